@@ -17,6 +17,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from tests.bench.asides import bench_asides
 from tests.bench.baselines import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
+from tests.bench.budgets import bench_budgets
 from tests.bench.chats import bench_chats
 from tests.bench.compaction import LONG, bench_compaction
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
@@ -172,6 +173,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         try:
             rows = await bench_streams(stack, rounds)
             rows += bench_connector(rounds)
+            rows.append(Row(*await bench_budgets(stack, rounds)))
             starts, idle = await asyncio.to_thread(bench_start, rounds)
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]

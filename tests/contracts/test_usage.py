@@ -85,6 +85,11 @@ async def total(stack: Stack) -> Usage:
         value = getattr(used, f"{kind}_tokens")
         assert f'agent_tokens_total{{agent="main",kind="{kind}"}} {value}\n' in metrics
     assert f'agent_asides_total{{agent="main"}} {used.asides}\n' in metrics
+    stored: Any = stack.fleet.scripts.client
+    months = [await stored.hgetall(key) for key in await stored.keys(keys.spent("????-??"))]
+    for whose in ("all", "agent main", "person test:alice"):
+        sums = (Usage.decode(month[whose.encode()]) for month in months)
+        assert sum(sums, Usage()) == used, whose
     return used
 
 

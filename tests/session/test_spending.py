@@ -6,11 +6,15 @@ from typing import Any
 from remoteclaw.commands.call import CommandCall
 from remoteclaw.commands.settings import model
 from remoteclaw.config.load import load_config
+from remoteclaw.cron.schedule import Schedule
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage
 from tests.support.bridges import claude_script
 from tests.support.conversations import drain
+from tests.support.cron import scheduler_of
+from tests.support.jobs import SESSION, add
 from tests.support.stack import Stack
+from tests.support.tasks import work
 
 #: A program with claude's protocol, whose model reads 101 tokens and writes 10 for each message.
 TALKS = """
@@ -60,6 +64,19 @@ async def test_two_people_of_a_group_share_the_turn_that_answers_both(
     assert alice.input_tokens in (50, 51)
     assert bob.input_tokens == 202 - alice.input_tokens
     assert (alice.output_tokens, bob.output_tokens) == (5, 15)
+
+
+async def test_a_cron_job_counts_for_the_person_who_asked_for_it(
+    stack: Stack, directory: Path
+) -> None:
+    configure(stack, directory)
+    await add(stack.fleet, Schedule(every_s=3600), next_ms=1, people=("test:olga",))
+    await scheduler_of(stack.fleet).tick()
+    await work(stack, str(SESSION))
+
+    sums = await spent(stack)
+    assert sorted(sums) == ["agent main", "all", "person test:olga"]
+    assert sums["person test:olga"].input_tokens == 101
 
 
 async def test_the_price_of_the_model_counts_where_the_cli_reports_no_cost(

@@ -11,18 +11,21 @@ local function numbers_of(text)
   return numbers
 end
 
--- The text of `one`, plus `other`, less `third`: lists of numbers, of which each may be shorter than the others.
-local function combined(one, other, third)
+local function text_of(numbers)
+  return string.format(string.sub(string.rep(' %d', #numbers), 2), unpack(numbers))
+end
+
+-- `one` plus or, with the sign -1, less `other`: lists of numbers, of which each may be shorter than the other.
+local function combined(one, other, sign)
   local sums = {}
-  for position = 1, math.max(#one, #other, #third) do
-    local sum = (one[position] or 0) + (other[position] or 0) - (third[position] or 0)
-    sums[position] = string.format('%.0f', sum)
+  for position = 1, math.max(#one, #other) do
+    sums[position] = (one[position] or 0) + sign * (other[position] or 0)
   end
-  return table.concat(sums, ' ')
+  return sums
 end
 
 -- The sum of two texts; each may be missing.
-local function summed(one, other) return combined(numbers_of(one), numbers_of(other), {}) end
+local function summed(one, other) return text_of(combined(numbers_of(one), numbers_of(other), 1)) end
 
 -- The day of the server's clock, as 2026-11-26.
 local function today(zone_offsets)
@@ -59,33 +62,38 @@ local function lines_of(text)
   return lines
 end
 
+-- Add to each field of a hash its numbers.
+local function add_to(key, fields, numbers)
+  local stored, sums = redis.call('HMGET', key, unpack(fields)), {}
+  for position, field in ipairs(fields) do
+    sums[2 * position - 1] = field
+    sums[2 * position] = text_of(combined(numbers_of(stored[position]), numbers[position], 1))
+  end
+  redis.call('HSET', key, unpack(sums))
+end
+
 -- Add what `total` has more than what was `counted` of it, which people may have shared before.
 local function count_usage(keys, args, total, counted, payers_before)
-  local sums, names = {}, {}
-  local function change(field, more, less)
-    if not sums[field] then names[#names + 1], sums[field] = field, {{}, {}} end
-    local sum = sums[field]
-    sum[1] = numbers_of(combined(sum[1], more, {}))
-    sum[2] = numbers_of(combined(sum[2], less, {}))
+  local new = combined(total, counted, -1)
+  local fields, numbers, positions = {'all', 'agent ' .. args.agent}, {new, new}, {}
+  local function share_out(payers, used, sign)
+    for number, name in ipairs(payers) do
+      local position = positions[name] or #fields + 1
+      positions[name], fields[position] = position, 'person ' .. name
+      numbers[position] = combined(numbers[position] or {}, share(used, number, #payers), sign)
+    end
   end
-  change('all', total, counted)
-  change('agent ' .. args.agent, total, counted)
-  local payers, before = lines_of(args.payers), lines_of(payers_before)
-  for position, name in ipairs(payers) do change('person ' .. name, share(total, position, #payers), {}) end
-  for position, name in ipairs(before) do change('person ' .. name, {}, share(counted, position, #before)) end
-  local function add(key, field, more, less)
-    redis.call('HSET', key, field, combined(numbers_of(redis.call('HGET', key, field)), more, less))
-  end
-  local day = today(args.zone_offsets)
-  add(keys.usage, args.agent, total, counted)
-  add(keys.usage_day .. day, args.agent .. ' ' .. args.sid, total, counted)
+  share_out(lines_of(args.payers), total, 1)
+  share_out(lines_of(payers_before), counted, -1)
+  local day, root = today(args.zone_offsets), 'rc:state:{' .. args.root .. '}'
+  add_to(keys.usage, {args.agent}, {new})
+  add_to(keys.usage_day .. day, {args.agent .. ' ' .. args.sid}, {new})
   redis.call('PEXPIRE', keys.usage_day .. day, args.usage_ms)
   for _, key in ipairs({keys.spent .. day, keys.spent .. string.sub(day, 1, 7)}) do
-    for _, field in ipairs(names) do add(key, field, sums[field][1], sums[field][2]) end
+    add_to(key, fields, numbers)
     redis.call('PEXPIRE', key, args.usage_ms)
   end
-  local root = 'rc:state:{' .. args.root .. '}'
-  if redis.call('EXISTS', root) == 1 then add(root, 'tree ' .. args.root, total, counted) end
+  if redis.call('EXISTS', root) == 1 then add_to(root, {'tree ' .. args.root}, {new}) end
 end
 
 -- Add usage, on its own.

@@ -8,5 +8,5 @@ local fence = fenced_turn(keys.state, args)
 if fence then return fence end
 local total, counted = numbers_of(args.usage), numbers_of(string.match(redis.call('HGET', keys.state, 'counted') or '', '^[^\n]*'))
 for index, number in ipairs(counted) do total[index] = math.max(number, total[index] or 0) end
-add_turn_usage(keys, args, combined(total, {}, {}))
+add_turn_usage(keys, args, text_of(total))
 return 1
