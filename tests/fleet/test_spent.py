@@ -6,7 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from remoteclaw.clock import now_ms, zone_offsets
+from remoteclaw.errors import LeaseLost
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.sessions.usage import Usage, UsageScopes
@@ -178,6 +181,28 @@ async def test_a_task_counts_for_the_conversation_and_a_reset_begins_anew(fleet:
     await parent.reset(again.entry_id, "the user asked", keep_ms=0, keep=0)
     assert await tree(fleet, parent.sid) == Usage()
     assert (await one_day(fleet))["agent helper"] == TURN
+
+
+async def test_a_terminal_counts_everything_so_far_each_time_and_never_less(fleet: Fleet) -> None:
+    lease, accepted = await begun(fleet)
+    scopes = UsageScopes("main", lease.sid, ("ada",), ZONE)
+
+    async def count(tokens: int, *, epoch: str = lease.epoch) -> None:
+        usage = Usage(input_tokens=tokens)
+        await fleet.terminals.count(lease.sid, epoch, accepted.entry_id, usage, scopes)
+
+    for tokens in (50, 50, 20, 70):  # 20: the program has removed a transcript
+        await count(tokens)
+    with pytest.raises(LeaseLost):
+        await count(90, epoch="1")
+    await lease.turns.finish("done", reply=[])
+
+    assert (await one_day(fleet))["person ada"] == Usage(input_tokens=70)
+    next_message = await accept(fleet, "next")
+    assert await lease.turns.begin([next_message.entry_id])
+    shared(lease, "ada")
+    await lease.turns.finish("done", reply=[], usage=TURN)
+    assert (await one_day(fleet))["person ada"] == Usage(input_tokens=70) + TURN
 
 
 async def test_a_sum_of_a_conversation_that_is_gone_is_not_begun_again(fleet: Fleet) -> None:

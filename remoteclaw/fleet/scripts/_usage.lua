@@ -49,6 +49,7 @@ end
 
 -- The share of one of `count` people. The shares add up to the numbers.
 local function share(numbers, position, count)
+  if count == 1 then return numbers end
   local part = {}
   for index, number in ipairs(numbers) do
     part[index] = math.floor(number * position / count) - math.floor(number * (position - 1) / count)
