@@ -1,5 +1,6 @@
 """The sums of days, months, people and conversations: each usage is added once, in one step."""
 
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -149,6 +150,43 @@ async def test_a_withdrawn_turn_leaves_its_usage_to_nobody_else(fleet: Fleet) ->
 
     day = await one_day(fleet)
     assert (day["person ada"], day["person bob"].input_tokens) == (TURN, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_happens_the_sums_of_people_agents_and_sessions_agree(
+    fleet: Fleet, seed: int
+) -> None:
+    """Reports that grow and shrink, people who join, repeated calls, kills and new days."""
+    chance, totals = random.Random(seed), Usage()
+    lease, accepted = await begun(fleet)
+    batch = lease.turns._batch
+    for _ in range(12):
+        payers = chance.sample(["ada", "bob", "telegram:3", "telegram:4"], chance.randint(1, 4))
+        shared(lease, *payers, agent=chance.choice(["main", "helper"]))
+        assert batch is not None
+        live = Usage(input_tokens=chance.randint(0, 999), cost_micro_usd=chance.randint(0, 99))
+        for _ in range(chance.randint(1, 2)):
+            await lease.turns.publish_live_text({"text": "so far"}, usage=live)
+        match chance.choice(["goes on", "is killed", "ends"]):
+            case "is killed":
+                await fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+                lease = await acquire(fleet, accepted)
+                batch = await lease.turns.begin([])
+            case "ends":
+                used = batch.spent + replace(live, turns=1, input_tokens=chance.randint(0, 999))
+                await lease.turns.finish("done", reply=[], usage=used)
+                totals += used
+                accepted = await accept(fleet, "next")
+                await let_pass(fleet, DAY_MS * chance.randint(0, 1))
+                batch = await lease.turns.begin([accepted.entry_id])
+    assert batch is not None
+    shared(lease, "ada")
+    await lease.turns.finish("done", reply=[], usage=batch.spent + TURN)
+
+    for fields in (await sums(fleet)).values():
+        people = [used for field, used in fields.items() if field.startswith("person ")]
+        assert sum(people, Usage()) == fields["all"]
+    assert sum((await fleet.usage.agents()).values(), Usage()) == totals + batch.spent + TURN
 
 
 async def test_an_aside_counts_for_its_own_sender(fleet: Fleet) -> None:
