@@ -153,8 +153,11 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         if not memory.own_limit:
             advice = "it has no maxmemory, so RemoteClaw applies a limit of its own: set maxmemory"
             yield Finding("redis", True, advice)
-        for finding in _workers(home, await fleet.workers.list()):
+        workers = await fleet.workers.list()
+        for finding in _workers(home, workers):
             yield finding
+        if problem := zone_problem(config, workers):
+            yield Finding("time zone", False, problem)
         yield await _gateway(fleet.gateways, home, config, pid)
         async for finding in _tools(fleet.gateways, fleet.tokens, home, config):
             yield finding
@@ -182,6 +185,17 @@ def _workers(home: Home, views: Sequence[WorkerView]) -> Iterator[Finding]:
             yield Finding("workers", False, view.problem)
     if problem := _shared_host_problem(home, workers):
         yield Finding("host id", False, problem)
+
+
+def zone_problem(config: Config, workers: Sequence[WorkerView]) -> str | None:
+    """Return that the days of budgets differ between hosts, and what to do; None if they don't."""
+    hosts = sorted({one_line(view.host) for view in workers if view.is_ours})
+    if config.fleet.timezone or not config.budgets or len(hosts) < 2:
+        return None
+    return (
+        f"{', '.join(hosts)} each begin the days of budgets in their own time zone: set the same "
+        "one on all of them, [fleet] timezone."
+    )
 
 
 def _shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from remoteclaw.config.model import Budget, Config, FleetConfig
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.workers import WorkerView
+from remoteclaw.up.doctor import zone_problem
 from tests.support.cli import run, without_stack
 from tests.support.doors import gateway_process
 from tests.support.forwarding import ForwardProxy
@@ -88,6 +91,20 @@ def test_doctor_names_a_budget_about_which_nobody_is_asked(directory: Path) -> N
     assert "budget of" not in checked(*telegram, *asking)
     assert "`who` in [requests] is empty" in checked(*telegram, *asking, "who = []")
     assert "budget of" not in checked("at_limit = 'stop'")
+
+
+def test_doctor_asks_for_one_time_zone_of_budgets_on_several_hosts() -> None:
+    def problem(*hosts: str, budgets: bool = True, timezone: str | None = None) -> str | None:
+        workers = [WorkerView(host, 7, host, "idle", "", (), "boot") for host in hosts]
+        tree = [Budget(of="tree", tokens=5)] if budgets else []
+        return zone_problem(
+            Config(budgets=tuple(tree), fleet=FleetConfig(timezone=timezone)), workers
+        )
+
+    assert (problem("b", "a", "b") or "").startswith("a, b each begin the days of budgets in their")
+    assert problem("a", "a") is None
+    assert problem("a", "b", timezone="Europe/Berlin") is None
+    assert problem("a", "b", budgets=False) is None
 
 
 def test_doctor_and_config_validate_name_overriding_variables(directory: Path) -> None:

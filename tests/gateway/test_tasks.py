@@ -93,6 +93,20 @@ async def test_a_task_counts_for_whom_its_parent_worked_and_for_the_conversation
     assert result.provenance.payers == ("test:alice",)
 
 
+async def test_a_message_to_another_session_counts_for_whom_its_sender_worked(
+    stack: Stack, parent: Turn
+) -> None:
+    """It has nobody's rights there; else a person could spend without limit in a second session."""
+    may(stack)
+    other = await stack.append("hello", channel_id="chat-2", from_="bob")
+    named = {"sessionKey": str(other.session), "timeout": 0}
+    await call(stack, parent, "sessions_send", **named, message="and?")
+    *_, sent = await entries(stack, other.session)
+
+    assert sent.provenance is not None
+    assert (sent.provenance.payers, sent.people) == (("test:alice",), ())
+
+
 async def test_a_failed_task_returns_a_failed_result(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="fail")
     await work(stack, started.child_session_key)
