@@ -21,7 +21,6 @@ from remoteclaw.cli.output import (
 from remoteclaw.cli.usage import usage_line
 from remoteclaw.clock import now_ms
 from remoteclaw.host.terminal import one_line
-from remoteclaw.protocols import parts_of_name
 
 #: `sessions.search` returns at most this many sessions.
 MAX_LISTED = 1000
@@ -140,7 +139,9 @@ def show_session(session: str, as_json: bool) -> None:
 def _conversations(conversations: Mapping[str, str]) -> Iterator[str]:
     """Yield a text for each conversation that an agent CLI has of a session."""
     for name, conversation in conversations.items():
-        _, runtime, workspace = parts_of_name(name)
+        # As `parts_of_name()`, whose package would load pydantic. A directory begins with a slash.
+        agent_and_runtime, _, below = name.partition("|/")
+        runtime, workspace = agent_and_runtime.rpartition("|")[2], f"/{below}"
         yield f"{conversation} of {runtime} in {workspace}"
 
 
