@@ -167,3 +167,22 @@ async def test_codex_sees_and_answers_a_message_beside_its_work_in_claudes_place
     assert (await chat.stack.outcome(working)).status == "stopped"
     usage = await chat.stack.fleet.usage.agents()
     assert (usage["codex"].asides, usage["codex"].turns) == (1, 1)
+
+
+async def test_codex_has_the_identity_and_the_memory_of_the_agent_in_whose_place_it_answers(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    files = chat.stack.home.agent_files("main")
+    files.mkdir(parents=True)
+    for name, text in (("SOUL.md", "You are Marvin."), ("MEMORY.md", "Alice likes tea.")):
+        (files / name).write_text(text)
+    main = {**subscribed(claude), "fallbacks": ["agent:codex"], "identity": ["SOUL.md"]}
+    chat.stack.configure({**main, "memory": True}, agents={"codex": codex.config()})
+    await chat.say("SAY:noted", channel_id="alice")
+
+    with chat.model.limited(away="anthropic"):
+        await chat.say("SAY:in-its-place", channel_id="alice")
+
+    of_codex = [body for body in chat.model.bodies().splitlines() if "in-its-place" in body][-1]
+    assert "You are Marvin." in of_codex
+    assert of_codex.count("Alice likes tea.") == 1
