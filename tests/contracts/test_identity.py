@@ -12,7 +12,7 @@ from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.cli import run
 from tests.support.doors import gateway_process
 from tests.support.prefixes import added, asked, word
-from tests.support.stack import Stack
+from tests.support.stack import Stack, message
 from tests.support.waiting import eventually
 
 #: Two versions of SOUL.md.
@@ -77,6 +77,7 @@ async def test_a_fork_and_another_worker_have_the_identity_of_the_conversation(
     await started(stack, cli, warm_s=0)
     first = await stack.append("SAY:noted")
     await stack.outcome(first)
+    await stack.until_idle(first)
 
     write(stack, NEW)
     await stack.start_worker()
@@ -148,3 +149,23 @@ async def test_a_compaction_brings_the_edited_file_and_the_memory_at_once(
     body = str(asked(cli.model, last)).partition(last)[0]
     assert body.count("Alice likes tea.") == 2  # codex also keeps the message that began with it
     assert "Alice likes tea." not in body[body.rindex("[remoteclaw ") :]
+
+
+@pytest.mark.thorough("codex")
+@pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
+async def test_compact_brings_the_edited_file_and_the_memory(cli: AgentCli, stack: Stack) -> None:
+    write(stack, OLD)
+    await started(stack, cli, memory=True)
+    for text in ("SAY:green", "LONG:4000", "SAY:blue"):
+        await stack.ask(text, channel_id="alice")
+    write(stack, NEW)
+    write(stack, "Alice likes tea.", "MEMORY.md")
+    again = word("again")
+
+    sent = message("/compact", channel_id="alice")
+    await stack.outcome(await stack.fleet.inbound.append(sent, agent="main", is_command=True))
+    answer = await stack.ask(f"{again} GREPSYS:{NEW}", channel_id="alice")
+
+    assert "GREPSYS true" in answer
+    body = str(asked(cli.model, again)).partition(again)[0]
+    assert "Alice likes tea." in body[body.rindex("[remoteclaw ") :]
