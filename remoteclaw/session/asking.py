@@ -111,9 +111,8 @@ class AgentCaller:
         of_own: Answer | None = None
         failed: tuple[Choice, AgentDeliveryResult] | None = None
         for choice in attempt.choices:
-            if choice.misfit:
-                references = attempt.turn.references
-                log.warning("%s: %s isn't asked: %s", references, choice.name, choice.misfit)
+            if why := self._misfit_of(choice):
+                log.warning("%s: %s isn't asked: %s", attempt.turn.references, choice.name, why)
                 continue
             is_shared = attempt.failure and attempt.failure.category in OF_THE_AGENT
             if choice.name and choice.agent == own.agent and is_shared:
@@ -140,8 +139,14 @@ class AgentCaller:
         category = result.error_category
         if category is None or not attempt.progress.is_silent or attempt.abort.is_set():
             return True
+        if category is ErrorCategory.DIED and attempt.progress.was_asked:
+            return True  # it may have done work that it did not report
         # A fallback that can't work at all, for example because it isn't signed in, is no answer.
         return category is ErrorCategory.ABORTED or (not choice.name and category not in SWITCHING)
+
+    def _misfit_of(self, choice: Choice) -> str:
+        """Return why a fallback can't keep to the rules of the session's agent; empty if it can."""
+        return self._bridge.fallbacks.misfit_of(choice) if self._bridge.fallbacks else ""
 
     async def _keep_or_fail(
         self,
@@ -183,7 +188,7 @@ class AgentCaller:
         if choice.name and failure:
             detail = f"{choice.name}: {failure.category} of {self._lease.session.agent}"
             by = {"by": choice.name, "why": failure.category, "until_ms": failure.until_ms}
-        await attempt.progress.settle()
+        await attempt.progress.start_over()
         await self._lease.turns.fall_back(
             detail, to=by, failed=failed[0].cool(failed[1]) if failed else None
         )

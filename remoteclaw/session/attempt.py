@@ -61,8 +61,12 @@ class Progress:
 
     async def postponed(self, detail: str) -> None:
         """Record that the agent is asked again later; after a crash it counts as not asked."""
-        await self.settle()
+        await self.start_over()
         await self._lease.turns.note_phase("postponed", detail)
+
+    async def start_over(self) -> None:
+        """Prepare for another agent, because the one that was asked has done nothing."""
+        await self.settle()
         self._recorded = None
 
     async def settle(self) -> None:

@@ -4,6 +4,7 @@ A fallback is another model of the same agent, or another agent under the rights
 (docs/decisions/0082-fallbacks.md).
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -72,8 +73,6 @@ class Choice:
     """The key by which the fleet knows that the model is left alone."""
     host_key: str = ""
     """The same for this host only, which may be without a network."""
-    misfit: str = ""
-    """Why the agent can't be asked; empty if it can."""
 
     @property
     def channel(self) -> ChannelBridge:
@@ -104,6 +103,8 @@ class Fallbacks:
         self._candidates = candidates
         self._host = host
         self._cooling = CoolingModels(lease.scripts)
+        self._accounts: dict[str, Sequence[str]] = {}
+        """What identifies the account of each agent: a CLI's file of it may be long."""
 
     @property
     def channels(self) -> list[ChannelBridge]:
@@ -124,8 +125,7 @@ class Fallbacks:
         for other in others:
             choice = Choice(other.name, other.agent, other.model, other)
             if (choice.agent, choice.asked_model) != (itself.agent, itself.asked_model):
-                why_not = misfit(own.spec, own.runtime, other.spec, other.runtime)
-                choices.append(replace(choice, misfit=why_not))
+                choices.append(choice)
         choices = [await self.with_keys(choice) for choice in choices]
         noted = await self._cooling.read([k for c in choices for k in (c.key, c.host_key)])
         pairs = zip(choices, noted[::2], noted[1::2], strict=True)
@@ -135,14 +135,30 @@ class Fallbacks:
         """Return a choice with the keys under which its failures are noted."""
         if choice.key:
             return choice
+        account = self._accounts.get(choice.agent)
+        if account is None:
+            account = self._accounts[choice.agent] = await asyncio.to_thread(self._account, choice)
+        name, model = choice.of.runtime.name, choice.asked_model
+        return replace(
+            choice,
+            key=await self._cooling.key(name, account, model),
+            host_key=await self._cooling.key(name, [*account, self._host], model),
+        )
+
+    def _account(self, choice: Choice) -> Sequence[str]:
+        """Return what identifies an agent's account; else its program and directories here."""
         runtime, spec = choice.of.runtime, choice.of.spec
         places = runtime.terminal.places(spec.env) if runtime.terminal else {}
         place = [self._host, spec.env.get("HOME", ""), *spec.command, *places.values()]
-        account, model = runtime.account(spec.env) or place, choice.asked_model
-        return replace(
-            choice,
-            key=await self._cooling.key(runtime.name, account, model),
-            host_key=await self._cooling.key(runtime.name, [*account, self._host], model),
+        return runtime.account(spec.env) or place
+
+    def misfit_of(self, choice: Choice) -> str:
+        """Return why a choice can't keep to the rules of the session's agent; empty if it can."""
+        own, other = self._candidates[0], choice.of
+        return (
+            ""
+            if own.agent == other.agent
+            else misfit(own.spec, own.runtime, other.spec, other.runtime)
         )
 
 

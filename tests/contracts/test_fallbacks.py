@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from remoteclaw.bridge import Hooks
@@ -15,7 +16,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.drain import Drain
-from tests.conftest import shifted
+from tests.conftest import required, shifted
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.limits import HOUR_MS, Chat, subscribed
 from tests.support.stack import Stack, said
@@ -186,3 +187,29 @@ async def test_codex_has_the_identity_and_the_memory_of_the_agent_in_whose_place
     of_codex = [body for body in chat.model.bodies().splitlines() if "in-its-place" in body][-1]
     assert "You are Marvin." in of_codex
     assert of_codex.count("Alice likes tea.") == 1
+
+
+@pytest.mark.thorough("opencode", "gemini")
+@pytest.mark.parametrize(("name", "api"), [("opencode", "chat"), ("gemini", "gemini")])
+async def test_each_cli_works_in_the_place_of_claude_and_the_other_way_round(
+    chat: Counted, claude: AgentCli, name: str, api: str
+) -> None:
+    other = required(name, claude.model)
+    chat.stack.configure(
+        {**other.config(), "fallbacks": ["agent:claude"]}, agents={"claude": claude.config()}
+    )
+    await chat.say("my colour is green SAY:noted")
+    with chat.model.limited(away=api):
+        await chat.say("my animal is a mole SAY:by-claude")
+    assert "my colour is green" in chat.model.bodies().splitlines()[-1]
+    await chat.let_pass(HOUR_MS + 60_000)
+    await chat.say("SAY:back-again")
+
+    bodies = [body for body in chat.model.bodies().splitlines() if "SAY:back-again" in body]
+    assert "my animal is a mole" in bodies[-1]
+    assert "my colour is green" in bodies[-1]
+    texts = await chat.texts()
+    assert [text.split()[0] for text in texts if text[0] != "("] == [
+        *("noted", "by-claude", "back-again")
+    ]
+    assert len([text for text in texts if "answers" in text]) == 2
