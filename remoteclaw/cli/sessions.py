@@ -138,7 +138,6 @@ def show_session(session: str, as_json: bool) -> None:
 
 def _conversations(conversations: Mapping[str, str]) -> Iterator[str]:
     """Yield a text for each conversation that an agent CLI has of a session."""
-    from remoteclaw.protocols import parts_of_name  # loads pydantic, which `send` does without
 
     for name, conversation in conversations.items():
         # As `parts_of_name()`, whose package would load pydantic. A directory begins with a slash.

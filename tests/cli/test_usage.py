@@ -54,4 +54,4 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
 
 async def test_usage_without_turns_says_so(stack: Stack) -> None:
     assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
-    assert run(stack, "usage", "--json").stdout == '{\n  "rows": []\n}\n'
+    assert run(stack, "usage", "--json").stdout == '{\n  "rows": [],\n  "budgets": []\n}\n'

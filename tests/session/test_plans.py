@@ -40,6 +40,7 @@ def next_message():
         if kind == 'set_permission_mode': to(message['request']['mode'])
         if kind == 'interrupt': return None
         if not kind: return message
+        answer_host(message)
     sys.exit()
 def may(tool, **asked):
     say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',

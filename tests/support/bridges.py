@@ -146,25 +146,27 @@ def script(directory: Path, body: str) -> tuple[str, ...]:
 def claude_script(directory: Path, body: str) -> tuple[str, ...]:
     """Return the command of a program that speaks claude's protocol, scripted by `body`.
 
-    `body` can use `heard`, which returns our next line of a type, accepts MCP servers and models,
-    and tells the `size` of the conversation, `chosen`, the list of these models, `echo`, which
-    repeats our message as claude does, `asks`, which sends the request of the hook before a tool,
-    and `result`.
+    `body` can use `heard`, which returns our next line of a type, `answer_host`, which accepts MCP
+    servers and models and tells the `size` of the conversation, as `heard` does, `chosen`, the list
+    of these models, `echo`, which repeats our message as claude does, `asks`, which sends the
+    request of the hook before a tool, and `result`.
     """
     words = (
         "chosen, size = [], None\n"
+        "def answer_host(message):\n"
+        "    request = message.get('request', {})\n"
+        "    if request.get('subtype') == 'set_model': chosen.append(request['model'])\n"
+        "    if request.get('subtype') in ('mcp_set_servers', 'set_model', 'get_settings'):\n"
+        "        say(type='control_response', response=dict(subtype='success',\n"
+        "            request_id=message['request_id'], response={}))\n"
+        "    if request.get('subtype') == 'get_context_usage':\n"
+        "        say(type='control_response', response=dict(subtype='success',\n"
+        "            request_id=message['request_id'],\n"
+        "            response=dict(totalTokens=size, maxTokens=200_000)))\n"
         "def heard(kind='user'):\n"
         "    for line in sys.stdin:\n"
         "        if (message := json.loads(line))['type'] == kind: return message\n"
-        "        request = message.get('request', {})\n"
-        "        if request.get('subtype') == 'set_model': chosen.append(request['model'])\n"
-        "        if request.get('subtype') in ('mcp_set_servers', 'set_model', 'get_settings'):\n"
-        "            say(type='control_response', response=dict(subtype='success',\n"
-        "                request_id=message['request_id'], response={}))\n"
-        "        if request.get('subtype') == 'get_context_usage':\n"
-        "            say(type='control_response', response=dict(subtype='success',\n"
-        "                request_id=message['request_id'],\n"
-        "                response=dict(totalTokens=size, maxTokens=200_000)))\n"
+        "        answer_host(message)\n"
         "    sys.exit()\n"
         "def echo(message): say(**message, isReplay=True)\n"
         "def asks(id, tool, given): say(type='control_request', request_id=id, request=dict(\n"
