@@ -19,6 +19,7 @@ from tests.support.agents import AgentCli
 from tests.support.cli import run
 from tests.support.doors import opened
 from tests.support.kills import kill_all
+from tests.support.limits import subscribed
 from tests.support.model_server.charge import INPUT_TOKENS, Charge
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -28,6 +29,13 @@ from tests.support.waiting import eventually
 PRICES = {"claude": (5.0, 0.5, 6.25, 25.0), "opencode": (1.0, 0.0, 0.0, 2.0)}
 
 
+#: A model of each CLI that answers if its default can't.
+FALLBACKS = {
+    "claude": "claude-haiku-4-5",
+    "codex": "other",
+    "gemini": "gemini-2.5-pro",
+    "opencode": "scripted/other",
+}
 #: A model of each CLI, of the same price as its default.
 OTHERS = {"claude": "opus", "codex": "other", "gemini": "x", "opencode": "scripted/other"}
 
@@ -207,6 +215,18 @@ class Bill:
         is_summarized = any(each["is_summary"] for each in self.cli.model.requests()[number:])
         assert is_summarized == create_cli_runtime(self.cli.name).capabilities.compacts
 
+    async def fallback(self) -> None:
+        """Have another model answer while the plan of the usual one is used up."""
+        config = subscribed(self.cli) if self.cli.name == "claude" else self.cli.config()
+        asked = [each for each in self.cli.model.requests() if not each["is_aside"]]
+        away, other = asked[-1]["model"], FALLBACKS[self.cli.name]
+        self.stack.configure({**config, "fallbacks": [other]})
+        with self.cli.model.limited(away=away):
+            outcome = await self.stack.outcome(await self.stack.append("SAY:meanwhile"))
+            last = self.cli.model.requests()[-1]["model"]
+        assert said(outcome).endswith("meanwhile")
+        assert other.endswith(last)
+
 
 async def test_usage_is_what_the_model_was_asked(
     cli: AgentCli, stack: Stack, directory: Path
@@ -228,6 +248,9 @@ async def test_usage_is_what_the_model_was_asked(
         await bill.other_processes()
         await bill.another_model(first.session)
         await bill.compaction()
+        paid = cli.model.answered() - answered_before
+        cost_usd = (await total(stack)).cost_usd or 0
+        await bill.fallback()
         last = await stack.append("SAY:the last one")
         await stack.outcome(last)
 
@@ -236,8 +259,7 @@ async def test_usage_is_what_the_model_was_asked(
     assert of_fleet(used) == replace(charged, requests=0)
     assert used.estimated_tokens == 0
     # claude reports no cost of a request that was stopped
-    paid = cli.model.answered() - answered_before if cli.name == "claude" else charged
-    assert (used.cost_usd or 0) == pytest.approx(cost(cli, paid), rel=0.0001)
+    assert cost_usd == pytest.approx(cost(cli, paid), rel=0.0001)
 
 
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
@@ -306,7 +328,9 @@ async def test_the_attempt_of_a_killed_worker_counts_what_it_had_reported(
 
     async def is_reported() -> bool:
         name = keys.state(accepted.session.sid)
-        return bool(await stack.fleet.scripts.client.hexists(name, "spent_now"))
+        return bool(
+            Usage.decode(await stack.fleet.scripts.client.hget(name, "spent_now")).input_tokens
+        )
 
     if cli.name == "claude":  # codex reports a request after its tools
         await eventually(is_reported)
