@@ -117,6 +117,9 @@ class AgentCaller:
             is_shared = attempt.failure and attempt.failure.category in OF_THE_AGENT
             if choice.name and choice.agent == own.agent and is_shared:
                 continue
+            is_other = choice.agent != own.agent
+            if is_other and attempt.budgets and await attempt.budgets.is_used_up(choice.agent):
+                continue
             if choice.name or failed or self._lease.state.fallback:
                 await self._note_choice(attempt, choice, failed)
             self._work_with(choice)

@@ -44,14 +44,16 @@ class SessionBudgets:
         self._zone = zone
         self._budgets = Budgets(lease.scripts, lease.waker)
 
-    async def of(self, entries: Sequence[Entry]) -> Sequence[AppliedBudget]:
-        """Return the budgets that limit a turn of `entries`."""
+    async def of(
+        self, entries: Sequence[Entry], *, agent: str | None = None
+    ) -> Sequence[AppliedBudget]:
+        """Return the budgets that limit a turn of `entries`; by default of the agent that works."""
         if not self._config.budgets:
             return ()
         root = await self._lease.progress.root()
         return budgets_of(
             self._config,
-            agent=self._lease.working_agent,
+            agent=agent or self._lease.working_agent,
             people=payers_of(entries),
             root=root.sid,
             day=self._day,
@@ -217,6 +219,11 @@ class TurnBudgets:
     async def is_at_limit(self) -> bool:
         """Whether a limit is reached, by this turn or another one."""
         return bool(self.reached or await self._budgets.reached(await self.applied()))
+
+    async def is_used_up(self, agent: str) -> bool:
+        """Whether a budget keeps a fallback, another agent, from this turn."""
+        limits = await self._budgets.of(self._entries(), agent=agent)
+        return await self._budgets.reached(limits) is not None
 
     def note(self) -> None:
         """Note that the agent has used tokens, or asks for a tool."""

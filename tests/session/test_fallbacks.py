@@ -33,6 +33,7 @@ from remoteclaw.session.fallbacks import Choice, misfit, switch_notice
 from remoteclaw.session.notices import CONTEXT_LOST, SECOND_TRY
 from tests.conftest import shifted
 from tests.support.bridges import script
+from tests.support.budgets import spend
 from tests.support.cli import run
 from tests.support.failpoints import Side
 from tests.support.leases import started_task
@@ -185,6 +186,16 @@ async def test_another_agent_answers_during_a_limit_and_both_know_what_the_other
         {"from": {"id": "alice"}, "said": "five"},
         {"agent": "main", "wrote": "main answers five"},
     ]
+
+
+async def test_a_fallback_whose_budget_is_used_up_is_not_asked(team: Team) -> None:
+    team.configure(budgets=[{"of": "agent:second", "tokens": 1000, "per": "day"}])
+    await spend(team.stack.fleet, 1000, scope="agent second")
+    team.fails("main", limit(in_an_hour()))
+    accepted = await team.say("one")
+
+    assert said(await team.stack.outcome(accepted)).endswith("third answers one")
+    assert team.asks() == {"main": 1, "third": 1}
 
 
 async def test_a_short_pause_is_no_reason_to_ask_another(team: Team) -> None:
