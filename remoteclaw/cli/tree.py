@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import call_method, on_fleet
+from remoteclaw.cli.access import call_method, load, on_fleet
 from remoteclaw.cli.output import echo, echo_json, echo_text, json_option, print_table, short_id
 from remoteclaw.cli.sessions import session_argument, sessions
 from remoteclaw.cli.usage import print_budgets
@@ -37,15 +37,17 @@ def tree_of_session(session: str, follow: bool, as_json: bool) -> None:
         return
 
     async def run(fleet: "Fleet") -> None:
+        from remoteclaw.gateway.budget_states import tree_budgets
         from remoteclaw.gateway.task_tree import tree_of
 
-        key = (await fleet.sessions.named(session)).key
+        key, config = (await fleet.sessions.named(session)).key, load()[1]
         async with contextlib.aclosing(fleet.task_trees.follow(key.sid)) as changes:
             async for tree in changes:
                 if sys.stdout.isatty() and not as_json:
                     click.clear()
-                result = tree_of(str(key), tree).model_dump(mode="json")
-                _show(result, as_json=as_json, is_line=True)
+                budgets = await tree_budgets(fleet.sessions, fleet.budgets, config, key)
+                result = tree_of(str(key), tree).model_copy(update={"budgets": budgets})
+                _show(result.model_dump(mode="json"), as_json=as_json, is_line=True)
 
     with contextlib.suppress(KeyboardInterrupt):
         on_fleet(run)

@@ -8,7 +8,7 @@ from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions.sessions import SessionView
-from remoteclaw.gateway.budget_states import budget_states
+from remoteclaw.gateway.budget_states import tree_budgets
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.chat_targets import check_has_reader, target_place
 from remoteclaw.gateway.rights import is_for_owner
@@ -268,9 +268,7 @@ async def _tree(call: Call, params: SessionParams) -> contract.TreeResult:
     view = await find_session(call, params.session_key)
     tree = tree_of(str(view.key), await call.fleet.task_trees.read(view.sid))
     work = tuple(item for item in tree.work if call.operator.is_for(item.agent))
-    root = await call.fleet.sessions.root(view.key)
-    standings = await call.fleet.budgets.of_session(call.config, view.key, root, ())
-    budgets = budget_states(each for each in standings if each.applied.budget.of == "tree")
+    budgets = await tree_budgets(call.fleet.sessions, call.fleet.budgets, call.config, view.key)
     return tree.model_copy(update={"work": work, "budgets": budgets})
 
 
