@@ -244,7 +244,8 @@ class UsageResult(Result):
     rows: tuple[UsageRow, ...]
     """Days in their order; agents and sessions by their tokens, largest first."""
     budgets: tuple[BudgetState, ...] = ()
-    """The budgets of this day and this month, in the order of the configuration."""
+    """The budgets of this day and this month, in the order of the configuration; of `person:*`,
+    those of the 50 people who have used the most tokens this month."""
 
 
 METHODS = (

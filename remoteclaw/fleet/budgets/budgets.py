@@ -24,11 +24,14 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.card import make_card, request_args
 from remoteclaw.fleet.requests.request import Request, id_of
+from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChatPlace, SessionKey
 
 #: What is decided about a budget is kept for this long after its period, in milliseconds.
 AFTER_MS = 24 * 3600 * 1000
+#: The budgets of at most this many people are listed.
+MAX_PEOPLE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +68,21 @@ class Budgets:
         return standings(applied, checked.budgets)
 
     async def current(self, config: Config) -> list[Standing]:
-        """Return the standings of all budgets of this day and this month."""
+        """Return the standings of all budgets of this day and this month.
+
+        Of `person:*`, those of the `MAX_PEOPLE` people who have used the most tokens this month.
+        """
         if not config.budgets:
             return []
         client, day = self._scripts.client, await self._today(config)
-        fields: list[bytes] = await self._scripts.call(client.hkeys, keys.spent(day[:7]))
-        named = (field.decode().partition("person ") for field in fields)
-        names = sorted(name for before, _, name in named if not before)
-        return await self.standings(current_budgets(config, names=filter(None, names), day=day))
+        sums: dict[bytes, bytes] = await self._scripts.call(client.hgetall, keys.spent(day[:7]))
+        used = {
+            field.decode().removeprefix("person "): Usage.decode(numbers).new_tokens
+            for field, numbers in sums.items()
+            if field.startswith(b"person ")
+        }
+        names = sorted(used, key=lambda name: (-used[name], name))[:MAX_PEOPLE]
+        return await self.standings(current_budgets(config, names=names, day=day))
 
     async def of_session(
         self, config: Config, session: SessionKey, root: SessionKey, people: Iterable[str]

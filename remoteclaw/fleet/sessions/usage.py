@@ -173,7 +173,7 @@ def usage_args(usage: Usage | None, scopes: UsageScopes) -> Values:
         "usage": usage.encode() if usage else None,
         "agent": scopes.agent,
         "root": scopes.root,
-        "payers": "\n".join(" ".join(name.split()) for name in scopes.payers) or None,
+        "payers": "\n".join(scopes.payers) or None,
         "usage_ms": USAGE_MS,
         "zone_offsets": zone_offsets(now_ms(), scopes.zone),
         "usage_day": keys.usage_day(""),
