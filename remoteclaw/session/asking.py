@@ -95,7 +95,8 @@ class AgentCaller:
         attempt.own, attempt.failure = choices[0]
         attempt.choices = [choice for choice, failure in choices if failure is None]
         if attempt.failure:
-            attempt.choices.append(attempt.own)  # if no fallback answers, its own failure decides
+            able = [choice for choice in attempt.choices if self._can_answer(attempt, choice)]
+            attempt.choices = [*able, attempt.own]  # if none answers, its own failure decides
         self._work_with(attempt.choices[0])
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
@@ -107,15 +108,10 @@ class AgentCaller:
         """
         if attempt.own is None:  # there is no agent
             return (await self._ask_patiently(attempt, None)).result
-        own = attempt.own
         of_own: Answer | None = None
         failed: tuple[Choice, AgentDeliveryResult] | None = None
         for choice in attempt.choices:
-            if why := self._misfit_of(choice):
-                log.warning("%s: %s isn't asked: %s", attempt.turn.references, choice.name, why)
-                continue
-            is_shared = attempt.failure and attempt.failure.category in OF_THE_AGENT
-            if choice.name and choice.agent == own.agent and is_shared:
+            if not self._can_answer(attempt, choice):
                 continue
             is_other = choice.agent != own.agent
             if is_other and attempt.budgets and await attempt.budgets.is_used_up(choice.agent):
@@ -147,9 +143,15 @@ class AgentCaller:
         # A fallback that can't work at all, for example because it isn't signed in, is no answer.
         return category is ErrorCategory.ABORTED or (not choice.name and category not in SWITCHING)
 
-    def _misfit_of(self, choice: Choice) -> str:
-        """Return why a fallback can't keep to the rules of the session's agent; empty if it can."""
-        return self._bridge.fallbacks.misfit_of(choice) if self._bridge.fallbacks else ""
+    def _can_answer(self, attempt: Attempt, choice: Choice) -> bool:
+        """Whether a choice can answer, and may; the agent itself always may."""
+        if not choice.name or self._bridge.fallbacks is None:
+            return True
+        if why := self._bridge.fallbacks.misfit_of(choice):
+            log.warning("%s: %s isn't asked: %s", attempt.turn.references, choice.name, why)
+            return False
+        is_shared = attempt.failure and attempt.failure.category in OF_THE_AGENT
+        return not is_shared or choice.agent != self._lease.session.agent
 
     async def _keep_or_fail(
         self,

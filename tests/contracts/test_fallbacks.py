@@ -34,6 +34,7 @@ class Counted(Chat):
 
     async def say(self, text: str, **fields: Any) -> Accepted:
         accepted = await self.append(f"{text} {uuid.uuid4().hex}", **fields)
+        await self.hints()  # nobody else waits, so the drain lingers if it may
         await self.drain(accepted)
         return accepted
 
@@ -187,6 +188,27 @@ async def test_codex_has_the_identity_and_the_memory_of_the_agent_in_whose_place
     of_codex = [body for body in chat.model.bodies().splitlines() if "in-its-place" in body][-1]
     assert "You are Marvin." in of_codex
     assert of_codex.count("Alice likes tea.") == 1
+
+
+async def test_a_long_conversation_is_not_summarized_by_an_agent_that_cannot_answer(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    """It would be refused, and codex' process would have to end for it."""
+    main = {**subscribed(claude), "fallbacks": ["agent:codex"]}
+    main["env"]["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = "200000"
+    chat.stack.configure({**main, "compact_at": 0}, agents={"codex": codex.config()})
+    await chat.say("USED:151000 SAY:long")
+    chat.stack.configure(main, agents={"codex": codex.config()}, linger_s=0.3)
+    with chat.model.limited(away="anthropic"):
+        accepted = await chat.say("SAY:by-codex")
+        asked = len(chat.requests(to="anthropic"))
+        later = await chat.say("SAY:by-codex-too")
+
+    assert len(chat.requests(to="anthropic")) == asked == 2
+    view = await chat.stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.context is not None, "it is not as long as it has to be"
+    assert (await chat.stack.reached(later, "spawned")).startswith("warm codex")
 
 
 @pytest.mark.thorough("opencode", "gemini")

@@ -384,7 +384,7 @@ MUTANTS = (
     ),
     Mutant(
         "a fallback that is asked although it can't keep to the agent's rules",
-        before="if why := self._misfit_of(choice):",
+        before="if why := self._bridge.fallbacks.misfit_of(choice):",
         after='if why := "":',
         test="test_a_fallback_that_cannot_keep_to_the_rules_is_passed_over",
     ),
