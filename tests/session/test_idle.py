@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 
 from remoteclaw.events import ContextSize
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.state import ConversationSize
+from remoteclaw.messages import SessionKey
 from remoteclaw.session.idle import after_attempt, is_due
 from remoteclaw.session.notices import MADE_ROOM
 from remoteclaw.session.record import read_lines
 from tests.support.bridges import claude_script
-from tests.support.stack import Stack, said
+from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
 
@@ -179,6 +181,32 @@ async def test_any_hint_of_another_session_ends_a_compaction(stack: Stack) -> No
 @pytest.mark.parametrize("agent", [{"compact_at": 0}, {"compact_at": 0.81}])
 async def test_compact_at_decides_from_when_on(stack: Stack, agent: dict[str, Any]) -> None:
     idle = Idle(stack, **agent)
+    await stack.start_worker()
+    first = await stack.append("one")
+    await stack.until_idle(first)
+
+    assert idle.log() == ["one"]
+
+
+async def test_a_conversation_with_an_unfinished_task_is_left_alone(stack: Stack) -> None:
+    idle = Idle(stack)
+    first = await stack.append("one")
+    child = SessionKey.of(message("a task", channel_id="child"), agent="main")
+    task = await stack.write(child, "a task", "session")  # nothing tells a worker of it
+    client: Any = stack.fleet.scripts.client
+    await client.zadd(keys.children(first.session.sid), {child.sid: 1})
+    await client.hset(keys.state(child.sid), "task_entry", task)
+
+    await stack.start_worker()
+    await stack.until_idle(first)
+
+    assert idle.log() == ["one"]
+
+
+async def test_nothing_is_summarized_once_a_budget_is_used_up(stack: Stack) -> None:
+    idle = Idle(stack)
+    budget = '[[budgets]]\nof = "all"\ntokens = 100\nper = "day"\n'
+    stack.home.config_file.write_text(f"{stack.home.config_file.read_text()}\n{budget}")
     await stack.start_worker()
     first = await stack.append("one")
     await stack.until_idle(first)
