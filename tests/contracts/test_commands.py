@@ -195,6 +195,11 @@ async def test_remoteclaws_own_commands_are_answered_without_the_agent(chat: Cha
     assert status.startswith(f"Idle.\n\n- agent: main ({name})")
 
     assert await chat.say("SAY:one") == "one"
+
+    async def has_size() -> bool:  # it is stored behind the answer
+        return "\n- context 0 %\n" in await chat.say("/status")
+
+    await eventually(has_size)
     assert "| this session | 1 | 100 |" in await chat.say("/usage")
     assert "| SAY:one | main |" in await chat.say("/sessions")
     running = await chat.send("DRIP:2000:50")

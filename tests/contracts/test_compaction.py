@@ -71,8 +71,9 @@ async def started(
     await stack.start_worker()
 
 
-async def command(stack: Stack, text: str) -> Accepted:
-    return await stack.fleet.inbound.append(message(text), agent="main", is_command=True)
+async def command(stack: Stack, text: str, **fields: Any) -> Accepted:
+    sent = message(text, **fields)
+    return await stack.fleet.inbound.append(sent, agent="main", is_command=True)
 
 
 async def view_of(stack: Stack, accepted: Accepted) -> SessionView:
@@ -404,6 +405,25 @@ async def test_copies_of_a_summarized_conversation_have_the_summary(
     ]
     assert len(bodies) == 2
     assert all("Scripted summary" in body for body in bodies)
+
+
+@pytest.mark.thorough("claude", "opencode")
+@pytest.mark.parametrize("cli", COMPACTING, indirect=True)
+async def test_a_copy_that_has_not_begun_can_be_summarized(stack: Stack, cli: AgentCli) -> None:
+    await started(stack, cli)
+    first = await stack.append("SAY:my colour is green")
+    await stack.outcome(first)
+    await stack.ask("LONG:2000")
+    fork = ("sessions", "fork", str(first.session), "--thread", "copy")
+    await asyncio.to_thread(run, stack, *fork)
+
+    asked = await command(stack, "/compact", thread_id="copy")
+    assert said(await stack.outcome(asked)).startswith("Summarized")
+    copied = await stack.ask("SAY:in the copy", thread_id="copy")
+
+    assert copied == "in the copy"
+    assert "Scripted summary" in cli.model.bodies().splitlines()[-1]
+    assert "my colour is green" in await stack.ask("RECALL")
 
 
 async def forked(stack: Stack, accepted: Accepted, thread: str) -> str:

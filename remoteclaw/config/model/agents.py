@@ -143,8 +143,8 @@ class AgentConfig(AskingSection):
     start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MAX_S)
     """Seconds that the agent may take to start, including its MCP servers."""
     stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MAX_S)
-    """Seconds without output after which a turn fails. The time in which the agent uses a tool or
-    waits for a permission doesn't count."""
+    """Seconds without output after which a turn fails. The time in which the agent uses a tool,
+    waits for a permission or summarizes the conversation doesn't count."""
     turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, le=MAX_S)
     """Seconds that a whole turn may take; the default is six hours."""
     warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MAX_S)

@@ -7,7 +7,9 @@ import orjson
 from playwright.async_api import Browser, Page, expect
 
 from remoteclaw.cron.schedule import Schedule
+from remoteclaw.events import ContextSize
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.sessions.state import ConversationSize
 from remoteclaw.fleet.turns.inbound import Accepted
 from tests.support.browser import DESK, PHONE, logged_in, write
 from tests.support.cli import give_up
@@ -23,6 +25,16 @@ async def put(stack: Stack, text: str, **fields: Any) -> Accepted:
 
 def row(page: Page, name: str) -> Any:
     return page.get_by_role("complementary").get_by_role("link", name=re.compile(name))
+
+
+async def fill_context(stack: Stack, accepted: Accepted) -> None:
+    """Note the size of a conversation, which the demo agent does not report."""
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view
+    (conversation,) = view.session_ids.values()
+    size = ConversationSize(ContextSize(122_000, 200_000), conversation)
+    client: Any = stack.fleet.scripts.client
+    await client.hset(keys.state(view.sid), "context", str(size))
 
 
 async def test_a_session_is_found_read_managed_and_written_in(
@@ -73,7 +85,9 @@ async def test_a_session_is_found_read_managed_and_written_in(
         await row(page, "find the leak").click()
         await expect(page.locator(".messages")).to_contain_text("demo agent")
 
+        await fill_context(stack, accepted)
         await page.get_by_text("About", exact=True).click()
+        await expect(page.get_by_text("61 % · 122,000 of 200,000 tokens")).to_be_visible()
         await page.get_by_label("Label").fill("Plumbing")
         await page.get_by_role("button", name="Save").click()
         await expect(page.get_by_text("It is called Plumbing.")).to_be_visible()
