@@ -113,7 +113,7 @@ class AgentCaller:
         for choice in attempt.choices:
             if not self._can_answer(attempt, choice):
                 continue
-            is_other = choice.agent != own.agent
+            is_other = choice.agent != self._lease.session.agent
             if is_other and attempt.budgets and await attempt.budgets.is_used_up(choice.agent):
                 continue
             if choice.name or failed or self._lease.state.fallback:
