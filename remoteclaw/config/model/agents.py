@@ -150,7 +150,7 @@ class AgentConfig(AskingSection):
     warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MAX_S)
     """Seconds for which an idle agent process is kept for the next message, which it answers
     sooner than a new process; 0 ends it after each turn."""
-    compact_at: Annotated[float | None, BY_AGENTS] = Field(default=None, ge=0, le=1)
+    compact_at: Annotated[float | None, BY_PEOPLE] = Field(default=None, ge=0, le=1)
     """The part of the model's context, from 0 to 1, from which on the conversation is summarized
     while it is idle, so that nobody waits for that; a message interrupts it. 0 turns it off.
     Without it, 0.75 for claude and 0.85 for codex; other CLIs, and models with a context below
