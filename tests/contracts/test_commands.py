@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.runtimes import CLIS
+from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.past_conversations import past_conversations
 from tests.conftest import THOROUGH, required
 from tests.support.agents import AgentCli, ModelServerProcess
@@ -274,6 +274,11 @@ async def test_another_model_answers_in_the_same_process(chat: Chat) -> None:
     assert "my colour is green" in chat.asked("SAY:again")
     assert chat.model_of("SAY:again") == before
     assert await model_of_aside(chat) == before
+    await chat.say(f"/model {other}")
+    await chat.say("/compact")
+    summaries = [each for each in chat.cli.model.requests() if each["is_summary"]]
+    if create_cli_runtime(name).capabilities.compacts:
+        assert other.endswith(summaries[-1]["model"])
     assert await chat.agent() == agent
 
 
