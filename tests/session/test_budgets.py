@@ -26,6 +26,9 @@ from tests.support.cron import cron_of
 from tests.support.jobs import add, entries, job_of, set_clock
 from tests.support.requests import answered
 from tests.support.stack import Stack, kill, said
+from tests.support.tasks import HANDLERS as TASKS
+from tests.support.tasks import call, work
+from tests.support.turns import begin_turn
 from tests.support.waiting import eventually
 
 
@@ -571,3 +574,24 @@ async def test_a_new_conversation_has_a_new_budget_and_nothing_is_decided_about_
     await answered(agent, request, "once")
     await serve(agent, fourth)
     assert said(await agent.outcome(fourth)).startswith("heard four")
+
+
+async def test_a_result_wakes_the_session_that_waits_for_a_budget(agent: Stack) -> None:
+    tools = {"also_allow": ["group:sessions"]}
+    agent.agent |= {"tools": tools, "spawns": ["other"]}
+    configure(agent, DAY, agents={"other": agent.agent})
+    parent = await begin_turn(agent, TASKS)
+    started = await call(agent, parent, "sessions_spawn", prompt="look", agentId="other")
+    await parent.finish()
+    assert await parent.lease.close()
+    await spend(agent.fleet, 1000)
+    message = await agent.append("one")
+    assert message.session == parent.lease.session
+    await serve(agent, message)
+    assert await _is_waiting(agent, message)
+
+    await work(agent, started.child_session_key)
+    await serve(agent, message)
+
+    assert any("look" in text for text in await notices(agent) if text.startswith("heard"))
+    assert await _is_waiting(agent, message)
