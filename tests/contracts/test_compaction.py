@@ -121,6 +121,7 @@ async def test_a_cli_that_summarizes_unasked_is_shown_recorded_and_told_about(
     assert await stack.ask("SAY:next") == "next"
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
 async def test_a_quiet_chat_is_not_told_of_a_summary(stack: Stack, cli: AgentCli) -> None:
     await started(stack, cli)
@@ -134,6 +135,7 @@ async def test_a_quiet_chat_is_not_told_of_a_summary(stack: Stack, cli: AgentCli
     assert re.fullmatch(WITH_SIZES, notice)
 
 
+@pytest.mark.thorough("opencode")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 async def test_a_person_has_the_conversation_summarized(stack: Stack, cli: AgentCli) -> None:
     """It waits for the running turn; the conversation goes on in the same process."""
@@ -161,6 +163,7 @@ async def test_a_person_has_the_conversation_summarized(stack: Stack, cli: Agent
     assert (await stack.reached(last, "spawned")).startswith("warm")
 
 
+@pytest.mark.thorough("claude", "opencode")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 async def test_a_summary_that_the_model_refuses_leaves_the_conversation_as_it_is(
     stack: Stack, cli: AgentCli
@@ -177,6 +180,7 @@ async def test_a_summary_that_the_model_refuses_leaves_the_conversation_as_it_is
     assert "my colour is green" in await stack.ask("RECALL")
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 async def test_a_stop_ends_a_summary_on_request(stack: Stack, cli: AgentCli) -> None:
     await started(stack, cli)
@@ -194,6 +198,7 @@ async def test_a_stop_ends_a_summary_on_request(stack: Stack, cli: AgentCli) -> 
     assert "my colour is green" in await stack.ask("RECALL")
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
 async def test_a_worker_that_is_killed_in_a_summary_on_request_makes_it_again(
     stack: Stack, cli: AgentCli
@@ -218,6 +223,7 @@ async def test_a_worker_that_is_killed_in_a_summary_on_request_makes_it_again(
 # -- the size -------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough("codex", "gemini")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 async def test_the_size_of_the_conversation_is_known_after_a_turn(
     stack: Stack, cli: AgentCli
@@ -316,6 +322,7 @@ async def test_a_message_interrupts_the_summary_of_an_idle_conversation(
     assert texts(await record(stack, recalled), "notice") == []
 
 
+@pytest.mark.thorough("codex")
 @pytest.mark.parametrize("cli", IDLE, indirect=True)
 async def test_a_worker_that_is_killed_in_the_summary_of_an_idle_conversation_costs_nothing(
     stack: Stack, cli: AgentCli
@@ -371,6 +378,7 @@ async def test_twenty_messages_are_answered_once_through_overflows_and_summaries
     assert "m18" in body
 
 
+@pytest.mark.thorough("codex", "opencode")
 @pytest.mark.parametrize("cli", ["claude", "codex", "opencode"], indirect=True)
 async def test_copies_of_a_summarized_conversation_have_the_summary(
     stack: Stack, cli: AgentCli, directory: Path
