@@ -25,9 +25,13 @@ def transcript_of(place: TerminalPlace, conversation: str) -> Transcript:
 
 
 def requests_of(place: TerminalPlace, conversation: str) -> list[ModelRequest]:
-    """Return the requests to the model of a conversation; none if its transcript can't be read."""
+    """Return the requests to the model of a conversation; none if its transcript can't be read.
+
+    A process of another version may not know the program.
+    """
+    program = create_cli_runtime(place.runtime).terminal
     with contextlib.suppress(OSError):
-        return _program_of(place).model_requests(conversation, place.places)
+        return program.model_requests(conversation, place.places) if program else []
     return []
 
 
