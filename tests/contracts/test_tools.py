@@ -87,7 +87,8 @@ async def world(
 
 
 async def test_every_tool_has_its_effect(stack: Stack, directory: Path, claude: AgentCli) -> None:
-    async with world(stack, claude, directory, mcp_transport="http") as here:
+    async with world(stack, claude, directory, mcp_transport="http", memory=True) as here:
+        await remembering(here)  # before it has read what others have written
         await sessions(here)
         await messages(here)
         await operations(here)
@@ -224,6 +225,12 @@ async def messages(here: World) -> None:
     platform.tell(effects=["confetti"])
     await here.use("message_send_with_effect", target="chat-2", message="x", effectId="confetti")
     assert platform.chat("chat-2")[-1].effect == "confetti"
+
+
+async def remembering(here: World) -> None:
+    await here.use("memory_write", text="Alice likes tea.")
+    file = here.stack.home.agent_files("main") / "MEMORY.md"
+    assert "Alice likes tea." in file.read_text()
 
 
 async def operations(here: World) -> None:

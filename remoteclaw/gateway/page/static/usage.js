@@ -102,7 +102,7 @@ function sumTable(rows, label, name) {
 function table(heads, rows, kind = null) {
   const alignment = (index) => (index ? "right" : null);
   return el("div", { class: "table", tabindex: "0" }, el("table", { class: kind },
-    el("thead", {}, el("tr", {}, heads.map((head, index) => el("th", { scope: "col", class: alignment(index), text: head })))),
+    el("thead", {}, el("tr", {}, heads.map((head, index) => el(head ? "th" : "td", { scope: head ? "col" : null, class: alignment(index), text: head })))),
     el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: alignment(index) }, cell)))))));
 }
 
