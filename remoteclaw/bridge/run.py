@@ -25,6 +25,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
+    NOTHING_SEEN,
     AgentIdentity,
     AgentProcess,
     Agents,
@@ -131,7 +132,7 @@ class Run:
         if source and mark and not self.is_identity_kept:
             self.is_identity_kept = await source.keep(self.identity)
         mark = mark if self.is_identity_kept else ""
-        known = self.known or Conversation("")
+        known = self.known or Conversation("", seen=NOTHING_SEEN)
         self.known = replace(known, id=session_id, note=note, identity=mark)
         await self.setup.session_map.set(self.map_name, self.known)
 

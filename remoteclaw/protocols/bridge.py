@@ -12,6 +12,7 @@ from remoteclaw.protocols.launch import Decision
 
 __all__ = [
     "FORK_OF",
+    "NOTHING_SEEN",
     "SIDE_EFFECTS_FILE",
     "UNTOLD",
     "AttachmentStore",
@@ -51,6 +52,9 @@ def parts_of_name(name: str) -> tuple[str, str, str]:
 #: The prefix of an id in a session map that belongs to another session's conversation, which is to
 #: be copied.
 FORK_OF = "fork of "
+#: What a conversation has of the record that has no finished turn: its first message may have been
+#: refused, or answered by another agent.
+NOTHING_SEEN = "0-0"
 
 #: The prefix of the digest of an identity whose conversation has not been told the agent's memory.
 UNTOLD = "?"
@@ -65,7 +69,8 @@ class Conversation:
     note: str = ""
     """The note of the CLI's last process (`AgentProcess.note`)."""
     seen: str = ""
-    """The last turn of the session's record that the conversation has."""
+    """The last turn of the session's record that the conversation has; `NOTHING_SEEN` until one of
+    its turns has ended."""
     identity: str = ""
     """The digest of its `AgentIdentity`, behind `UNTOLD` before the first turn has ended. Empty if
     the next turn takes the current identity: before the first turn, and after a compaction."""

@@ -23,7 +23,7 @@ from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult, ToolCall, Turn
-from remoteclaw.protocols import BridgeCallbacks, Decision, TurnSources
+from remoteclaw.protocols import NOTHING_SEEN, BridgeCallbacks, Decision, TurnSources
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.fallbacks import OF_THE_AGENT, SWITCHING, Choice, switch_notice
@@ -482,6 +482,8 @@ class AgentCaller:
         With a turn `seen`, it is of what was said after that turn, with which the conversation of
         the agent ends; empty if no other agent has answered since.
         """
+        if seen == NOTHING_SEEN:  # its first message was refused, and the notes with it
+            seen = None
         if seen is not None and seen in ("", self._bridge.keeper.finished_turn):
             return []
         return digest(

@@ -12,7 +12,7 @@ from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Finished, RecordAppend
 from remoteclaw.messages import AgentDeliveryResult
-from remoteclaw.protocols import Conversation
+from remoteclaw.protocols import NOTHING_SEEN, Conversation
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.moved_turn import answered_entries, moved_end, with_end_notice
@@ -35,8 +35,6 @@ from remoteclaw.tasks.entries import in_outcome, result_of
 
 #: An outcome keeps at most this much of a CLI's error message for operators, in characters.
 MAX_DETAIL_CHARS = 500
-#: What a conversation has seen that began with a message which another agent then answered.
-NOTHING_SEEN = "0-0"
 #: The status of an outcome by the turn's error; that of any other error is "failed".
 STATUS_BY_ERROR = {
     None: "done",

@@ -12,7 +12,7 @@ import pytest_asyncio
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.drain import Drain
@@ -235,3 +235,30 @@ async def test_each_cli_works_in_the_place_of_claude_and_the_other_way_round(
         *("noted", "by-claude", "back-again")
     ]
     assert len([text for text in texts if "answers" in text]) == 2
+
+
+async def test_a_fallback_that_is_busy_for_a_moment_has_the_notes(
+    chat: Counted, claude: AgentCli, codex: AgentCli
+) -> None:
+    """Claude cuts its refused first message off, and the notes with it."""
+    main = {**codex.config(), "fallbacks": ["agent:claude"]}
+    chat.stack.configure(main, agents={"claude": claude.config()})
+    await chat.say("my colour is green SAY:noted")
+    with chat.model.limited(away="responses"):
+        await chat.say("RETRYAFTER:3 HTTP:429*2 SAY:by-claude")
+
+    bodies = [body for body in chat.model.bodies().splitlines() if "SAY:by-claude" in body]
+    assert (await chat.texts())[-1].startswith("by-claude")
+    assert "my colour is green" in bodies[-1]
+
+
+async def test_an_agent_that_begins_again_and_is_busy_for_a_moment_has_the_notes(
+    chat: Counted, claude: AgentCli
+) -> None:
+    chat.stack.configure(claude.config())
+    accepted = await chat.say("my colour is green SAY:noted")
+    await chat.stack.fleet.scripts.client.delete(keys.session_map(accepted.session.sid))
+    await chat.say("RETRYAFTER:3 HTTP:429*2 SAY:again")
+
+    bodies = [body for body in chat.model.bodies().splitlines() if "SAY:again" in body]
+    assert "my colour is green" in bodies[-1]
