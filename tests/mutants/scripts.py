@@ -959,8 +959,8 @@ MUTANTS = (
     ),
     Mutant(
         "a limit that refuses a turn that has begun",
-        before="if not has_begun and not is_stopped(keys.state, split(batch)[1]) then",
-        after="if not is_stopped(keys.state, split(batch)[1]) then",
+        before="if not has_begun and batch ~= opening and",
+        after="if batch ~= opening and",
         test="test_a_turn_that_has_begun_is_never_refused",
         within="begin",
     ),

@@ -29,7 +29,7 @@ from tests.support.stack import Stack, kill, said
 from tests.support.tasks import HANDLERS as TASKS
 from tests.support.tasks import call, work
 from tests.support.turns import begin_turn
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 def configure(stack: Stack, *budgets: dict[str, Any], **sections: Any) -> None:
@@ -574,6 +574,25 @@ async def test_a_new_conversation_has_a_new_budget_and_nothing_is_decided_about_
     await answered(agent, request, "once")
     await serve(agent, fourth)
     assert said(await agent.outcome(fourth)).startswith("heard four")
+
+
+async def test_an_entry_that_no_person_writes_wakes_what_waits_for_the_budget_of_another(
+    agent: Stack,
+) -> None:
+    configure(agent, {"of": "person:*", "tokens": 1000, "per": "day"})
+    await spend(agent.fleet, 1000, scope="person test:bob")
+    group: dict[str, Any] = {"is_shared": True, "channel_id": "group"}
+    bobs = await agent.append("from bob", from_="bob", **group)
+    await serve(agent, bobs)
+    assert await _is_waiting(agent, bobs)
+
+    job = await agent.write(bobs.session, "of a job", "cron", from_="cleo", channel_id="group")
+    await serve(agent, bobs)
+
+    outcome = await agent.fleet.outcomes.wait(bobs.session.sid, job, timeout_s=HANG_S)
+    assert outcome is not None
+    assert said(outcome) == "heard of a job, knew -"
+    assert await _status(agent, bobs) == "accepted"
 
 
 async def test_a_result_wakes_the_session_that_waits_for_a_budget(agent: Stack) -> None:

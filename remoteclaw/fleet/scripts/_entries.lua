@@ -27,9 +27,13 @@ local function accept(keys, it)
     redis.call('HSET', keys.state, 'last_said_entry', id)
     if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', keys.bell, '') end
   end
+  -- A budget may limit only some of a session's people: what waits for one is tried again with each entry.
+  local is_woken = redis.call('HGET', keys.state, 'postponed_reason') == 'budget' and
+    redis.call('HDEL', keys.state, 'postponed_until_ms') == 1
+  if is_woken then redis.call('ZADD', keys.active, now, it.sid) end
   local status, lane_now = unpack(redis.call('HMGET', keys.state, 'status', 'lane'))
   if status then
-    if lane_now == lane or lane ~= 'agents' then return id, '' end
+    if lane_now == lane or lane ~= 'agents' then return id, is_woken and queue_if_scheduled(keys.state) or '' end
     -- A person writes to a session that waits in the background lane: it moves to the faster lane.
     redis.call('HSET', keys.state, 'lane', lane)
     return id, queue_if_scheduled(keys.state)

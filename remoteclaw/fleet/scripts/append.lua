@@ -28,8 +28,8 @@ local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 
 if args.effect == 'stop' then
   args.stopped = stop_session(args.sid, keys.state, keys.inbound)
   stop_below(args.sid)
-elseif args.effect == 'wake' or redis.call('HGET', keys.state, 'postponed_reason') == 'budget' then
-  wake(args.sid, keys.state)  -- the budget of one person of a group doesn't limit the others
+elseif args.effect == 'wake' then
+  wake(args.sid, keys.state)
 end
 local id, queue = accept(keys, args)
 if is_postponed then queue = queue_if_scheduled(keys.state) end

@@ -122,7 +122,7 @@ if attempt_nonce ~= args.nonce then
       end
     end
     local has_begun = attempt > 0  -- as an entry of a failed batch
-    if not has_begun and not is_stopped(keys.state, split(batch)[1]) then
+    if not has_begun and batch ~= opening and not is_stopped(keys.state, split(batch)[1]) then
       reached, budgets = check_budgets(keys, args)
       if reached then return result{verdict = 'over', reached = reached, budgets = budgets} end
     end

@@ -100,10 +100,6 @@ if args.result and is_over() then
       outcome = keys.result_outcome},
     {entry = args.result, sid = args.result_sid, grace_ms = args.grace_ms, session_key = args.result_key,
       lane = 'background'})
-  -- No budget refuses a result: it comes before the messages that wait for one.
-  if redis.call('HGET', keys.result_state, 'postponed_reason') == 'budget' and wake(args.result_sid, keys.result_state) then
-    result_queue = queue_if_scheduled(keys.result_state)
-  end
   redis.call('HSET', keys.state, 'reported_entry', redis.call('HGET', keys.state, 'task_entry') or turn)
   redis.call('HDEL', keys.state, 'unreported')
 elseif args.result and redis.call('HEXISTS', keys.state, 'last_task_entry') == 1 then
