@@ -189,7 +189,7 @@ class TurnAsides:
 
     async def _answer(self, entry: Entry) -> None:
         try:
-            if self._budgets and await self._budgets.is_at_limit():
+            if self._budgets and await self._budgets.is_at_limit(entry):
                 return  # it waits for a turn, and with it for the budget
             if raw := await self._asides.ask(self._turn.id, entry.id):
                 entry = decode(raw, self._lease.session)  # its sender may just have edited it

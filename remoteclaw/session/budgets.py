@@ -216,9 +216,10 @@ class TurnBudgets:
         """Return the budgets that limit the turn now: a fallback works at its own agent's."""
         return await self._budgets.of(self._entries())
 
-    async def is_at_limit(self) -> bool:
-        """Whether a limit is reached, by this turn or another one."""
-        return bool(self.reached or await self._budgets.reached(await self.applied()))
+    async def is_at_limit(self, entry: Entry) -> bool:
+        """Whether a limit keeps an entry from the turn: one of the turn, or of its sender."""
+        limits = await self._budgets.of((*self._entries(), entry))
+        return bool(self.reached or await self._budgets.reached(limits))
 
     async def is_used_up(self, agent: str) -> bool:
         """Whether a budget keeps a fallback, another agent, from this turn."""

@@ -475,6 +475,28 @@ async def _status(stack: Stack, accepted: Accepted) -> str:
     return (await stack.outcome_so_far(accepted)).status
 
 
+#: A budget of a thousand tokens for each person, and what a message in a group has.
+PERSON = {"of": "person:*", "tokens": 1000, "per": "day"}
+GROUP: dict[str, Any] = {"is_shared": True, "channel_id": "group"}
+
+
+async def test_no_aside_is_asked_for_a_person_at_the_limit_in_another_persons_turn(
+    agent: Stack,
+) -> None:
+    configure(agent, PERSON, queue={"mode": "aside", "debounce_ms": 0})
+    await spend(agent.fleet, 1000, scope="person test:bob")
+    first, task = await busy(agent, from_="cleo", **GROUP)
+    bobs = await agent.append("answered what is 2+2?", from_="bob", **GROUP)
+    cleos = await agent.append("answered what is 3+3?", from_="cleo", **GROUP)
+    assert said(await agent.outcome(cleos)) == "beside: what is 3+3?"
+    go(agent)
+    await task
+
+    assert said(await agent.outcome(first)) == "heard wait, knew -"
+    assert await _status(agent, bobs) == "accepted"
+    assert "2+2" not in "".join(await notices(agent))
+
+
 async def test_a_cron_job_skips_its_time_at_the_limit_but_one_that_runs_once_is_kept(
     agent: Stack,
 ) -> None:

@@ -115,9 +115,11 @@ async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
     return replies
 
 
-async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Task[None]"]:
+async def busy(
+    stack: Stack, text: str = "wait", **fields: Any
+) -> tuple[Accepted, "asyncio.Task[None]"]:
     """Start a turn that runs until the test lets it go on; return its message and its drain."""
-    first = await stack.append(text)
+    first = await stack.append(text, **fields)
     task = drain(stack, first)
     await stack.reached(first, "output")
     return first, task
