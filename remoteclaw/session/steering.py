@@ -1,7 +1,7 @@
 """Steering: passes messages that arrive during a turn to its agent."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from remoteclaw.fleet.turns.inbound import NewerEntry, decode
 from remoteclaw.fleet.turns.lease import Lease
@@ -16,15 +16,24 @@ MAX_STEERED = 20
 class Steering:
     """The newcomers of one turn; each is recorded as a part of it before the agent receives it."""
 
-    def __init__(self, lease: Lease, turn: OpenTurn, newest: str) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        turn: OpenTurn,
+        newest: str,
+        *,
+        is_at_limit: Callable[[Entry], Awaitable[bool]] | None = None,
+    ) -> None:
         """`newest` is the id of the newest known entry: only later entries can join the turn.
 
-        If the turn takes no messages, only those join that `give()` adds.
+        If the turn takes no messages, only those join that `give()` adds. `is_at_limit` says
+        whether a budget keeps an entry from the turn.
         """
         self._lease = lease
         self._turn = turn
         self._given: list[Entry] = []
         self._newest = newest
+        self._is_at_limit = is_at_limit
         self._taken: list[Entry] = []
         self._may_have_entries = asyncio.Event()
         self._may_have_entries.set()  # entries may have arrived before `entries()` is called
@@ -78,6 +87,9 @@ class Steering:
         for entry in arrived:
             match self._turn.fate(entry):
                 case Fate.JOINS:
+                    if self._is_at_limit and await self._is_at_limit(entry):
+                        self._is_closed = True  # it would end the turn of the others
+                        break
                     entries.append(entry)
                 case Fate.CLOSES:
                     self._is_closed = True

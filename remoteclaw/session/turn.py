@@ -336,7 +336,12 @@ class TurnRunner:
             turn, attempt.queue, attempt.waiting_after, bridge.can_steer, bridge.can_aside
         )
         if running.takes_messages or (running.takes_asides and running.can_take_aside):
-            attempt.steering = Steering(lease, running, attempt.newest_known)
+            attempt.steering = Steering(
+                lease,
+                running,
+                attempt.newest_known,
+                is_at_limit=attempt.budgets.is_at_limit if attempt.budgets else None,
+            )
         if running.takes_asides and not running.takes_messages:
             attempt.asides = self._new_asides(attempt, running)
         return attempt

@@ -21,7 +21,7 @@ from remoteclaw.session.notices import RESET
 from tests.conftest import shifted
 from tests.support.bridges import claude_script
 from tests.support.budgets import DAY, spend
-from tests.support.conversations import busy, drain, dying, go, talk
+from tests.support.conversations import busy, drain, dying, go, renewed, talk
 from tests.support.cron import cron_of
 from tests.support.jobs import add, entries, job_of, set_clock
 from tests.support.requests import answered
@@ -497,6 +497,26 @@ async def test_no_aside_is_asked_for_a_person_at_the_limit_in_another_persons_tu
     assert "2+2" not in "".join(await notices(agent))
 
 
+async def test_a_person_at_the_limit_does_not_join_and_end_another_persons_turn(
+    agent: Stack,
+) -> None:
+    configure(agent, PERSON, queue={"mode": "steer", "debounce_ms": 0})
+    await spend(agent.fleet, 1000, scope="person test:bob")
+    first, task = await busy(agent, from_="cleo", **GROUP)
+    joins = await agent.append("and this", from_="cleo", **GROUP)
+    await agent.reached(joins, "steered")
+    bobs = await agent.append("from bob", from_="bob", **GROUP)
+    later = await agent.append("more from cleo", from_="cleo", **GROUP)
+    await renewed(agent, first, times=5)  # each renewal reports the newest message
+    go(agent)
+    await task
+    await serve(agent, later)
+
+    assert said(await agent.outcome(first)) == "heard wait, knew - & and this"
+    assert said(await agent.outcome(later)) == "heard more from cleo, knew wait"
+    assert await _status(agent, bobs) == "accepted"
+
+
 async def test_a_cron_job_skips_its_time_at_the_limit_but_one_that_runs_once_is_kept(
     agent: Stack,
 ) -> None:
@@ -563,6 +583,26 @@ async def test_in_an_owners_own_chat_the_request_says_all(agent: Stack) -> None:
 
     (asked,) = await notices(agent, "telegram")
     assert asked.startswith("**Budget:** main has spent 1,000 of 1,000 tokens today. Messages wait")
+
+
+async def test_an_owners_own_chat_shows_the_request_that_a_group_has_opened_without_a_card(
+    agent: Stack,
+) -> None:
+    configure(agent, DAY, requests={}, channels={"telegram": {"token": "1:a", "owners": ["7"]}})
+    await spend(agent.fleet, 1000)
+    for chat in ("-100", "7", "7"):
+        person = chat.removeprefix("-10")
+        is_group = chat != "7"
+        about: dict[str, Any] = {"channel_id": chat, "from_": person, "is_shared": is_group}
+        await serve(agent, await agent.append("one", provider="telegram", **about))
+
+    told, asked, *more = await notices(agent, "telegram")
+    assert "there is no owner whom I can ask" in told
+    assert asked.startswith("**Budget:** main has spent 1,000 of 1,000 tokens today. Messages wait")
+    assert more == []
+    (request,) = await waiting(agent)
+    assert f"`remoteclaw requests answer {request.id} once`" in told
+    assert request.deliver == "channel"
 
 
 async def test_a_new_conversation_has_a_new_budget_and_nothing_is_decided_about_it(
