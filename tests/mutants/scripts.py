@@ -938,8 +938,8 @@ MUTANTS = (
     ),
     Mutant(
         "a budget about which each session asks",
-        before="if before and redis.call('HGET', 'rc:request:' .. before, 'state') == 'open' then",
-        after="if false then",
+        before="local is_open = before and state == 'open'",
+        after="local is_open = false",
         test="test_owners_are_asked_once_however_many_sessions_reach_the_limit",
         within="ask_budget",
     ),
