@@ -1,11 +1,12 @@
 """The sums of the usage of turns and asides."""
 
+from datetime import date
 from typing import Any
 
 from remoteclaw.cli.usage import MAX_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.sessions.usage import USAGE_DAYS, USAGE_MS, Usage
+from remoteclaw.fleet.sessions.usage import USAGE_DAYS, USAGE_MS, SessionDay, Usage, sum_usage
 from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from tests.support.leases import accept, acquire, begun, let_pass, postpone
 
@@ -146,3 +147,17 @@ async def test_late_live_text_leaves_no_usage_for_the_next_turn(fleet: Fleet) ->
 
 def test_the_usage_command_covers_all_stored_days() -> None:
     assert MAX_DAYS == USAGE_DAYS
+
+
+def test_a_day_on_which_more_was_corrected_than_used_shows_no_negative_sum() -> None:
+    """What people read; the sums of several days keep the correction."""
+    monday, tuesday = date(2026, 11, 23), date(2026, 11, 24)
+    days = [
+        SessionDay(monday, "main", "sid", Usage(input_tokens=2000, cost_micro_usd=50)),
+        SessionDay(tuesday, "main", "sid", Usage(input_tokens=-1500, cost_micro_usd=-20)),
+    ]
+
+    sums = sum_usage(days, by="day")
+
+    assert sums[tuesday.isoformat()] == Usage()
+    assert sum_usage(days, by="agent") == {"main": Usage(input_tokens=500, cost_micro_usd=30)}

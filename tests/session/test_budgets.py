@@ -13,6 +13,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.budgets.words import left_text
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.requests.request import Request
 from remoteclaw.fleet.sessions.usage import Usage
@@ -317,6 +318,23 @@ async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) 
     assert "there is no owner whom I can ask" in told
     assert f"from {datetime.now().astimezone() + timedelta(days=1):%a %d %b, 00:00}" in told
     assert f"remoteclaw requests answer {request.id}" in told
+
+
+async def test_a_day_on_which_more_was_corrected_than_spent_has_spent_nothing(agent: Stack) -> None:
+    """A turn over midnight corrects on the new day what its CLI has estimated on the old one."""
+    configure(agent, DAY)
+    await spend(agent.fleet, -1500)
+    config = load_config(agent.home.config_file, {})
+
+    (standing,) = await agent.fleet.budgets.current(config)
+    assert left_text(standing) == "main: 1,000 of 1,000 tokens left today"
+    assert await talk(agent, "one") == ["heard one, knew -"]
+    await spend(agent.fleet, 1500 + 999)
+    assert await talk(agent, "two") == ["heard two, knew one"]
+    await spend(agent.fleet, 1)
+    await serve(agent, await agent.append("three"))
+    (request,) = await waiting(agent)
+    assert request.what == "main has spent 1,000 of 1,000 tokens today."
 
 
 async def test_owners_are_warned_once_at_80_percent(agent: Stack) -> None:

@@ -49,14 +49,20 @@ class Standing:
 
     @property
     def measures(self) -> dict[Literal["usd", "tokens", "minutes"], tuple[float, float]]:
-        """What was spent and what may be, in each unit that has a limit."""
+        """What was spent and what may be, in each unit that has a limit.
+
+        A day on which an estimate of the day before is corrected may have a negative sum; nothing
+        is spent then.
+        """
         budget, factor = self.applied.budget, 1 + self.halves / 2
         spent: dict[Literal["usd", "tokens", "minutes"], tuple[float, float | None]] = {
             "usd": (self.spent.cost_micro_usd / 1_000_000, budget.usd),
             "tokens": (self.spent.new_tokens, budget.tokens),
             "minutes": (self.spent.duration_ms / 60_000, budget.minutes),
         }
-        return {unit: (sum_, limit * factor) for unit, (sum_, limit) in spent.items() if limit}
+        return {
+            unit: (max(0, sum_), limit * factor) for unit, (sum_, limit) in spent.items() if limit
+        }
 
     @property
     def asks(self) -> bool:

@@ -6,10 +6,11 @@
 --   half of the limit · verdict: lifted|stopped, until the period ends · has_warned · told CHANNEL:ID: the day on which a
 --   person was told that messages are refused
 
--- The part of a limit that was spent: 1 at the limit. Read from a cache is free; `halves` make the limit larger.
+-- The part of a limit that was spent: 1 at the limit, 0 if more was corrected than spent. Read from a cache is free;
+-- `halves` make the limit larger.
 local function part_spent(sum, limits, halves)
   local numbers = {}
-  for number in string.gmatch(sum or '', '%d+') do numbers[#numbers + 1] = tonumber(number) end
+  for number in string.gmatch(sum or '', '%-?%d+') do numbers[#numbers + 1] = tonumber(number) end
   local function number(index) return numbers[index] or 0 end
   local spent, part = {number(7), number(2) + number(3) + number(5), number(6)}, 0
   for index = 1, 3 do

@@ -197,11 +197,13 @@ def sum_usage(
     """Return the sums by agent, session id or day.
 
     Days are in chronological order, agents and sessions in descending order of their tokens.
+    A day on which more was corrected than used, by a turn over midnight, has used nothing.
     """
     sums: dict[str, Usage] = {}
     for each in session_days:
         name = {"agent": each.agent, "session": each.sid, "day": each.day.isoformat()}[by]
         sums[name] = sums.get(name, Usage()) + each.usage
+    sums = {name: Usage(*(max(0, each) for each in astuple(sum_))) for name, sum_ in sums.items()}
     if by == "day":
         return sums
     by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
