@@ -32,7 +32,10 @@ NO_OWNERS = (
     "nobody is asked at its limit, because no channel has owners: messages wait until the period "
     "ends, or until `remoteclaw requests answer`. Set `owners` of a channel"
 )
-NOBODY_ANSWERS = "nobody is asked at its limit, because `who` in [requests] is empty"
+NO_OWNER_ANSWERS = (
+    "nobody is asked at its limit, because `who` in [requests] names no owner, and only owners "
+    "decide about budgets. Add an owner"
+)
 NO_CHAT = (
     "at its limit, an owner is asked only if their own chat reaches it, because [requests] has no "
     "chat. Set it, for example to telegram:ID"
@@ -70,10 +73,11 @@ def owners_place(config: Config, session: SessionKey) -> ChatPlace | None:
     It is the chat of `[requests]` for the conversation `session`; without one, the conversation's
     own if it is an owner's direct chat.
     """
-    if not can_be_asked(config, session, ()):
+    settings = _merged_settings(config, session)
+    if not can_be_asked(config, session, ()) or _names_no_owner(config, settings.who):
         return None
-    if chat := _merged_settings(config, session).chat:
-        return chat
+    if settings.chat:
+        return settings.chat
     is_chat = runs_in_gateway(session.provider) or (
         (session.provider, session.account) in config.accounts()
     )
@@ -93,10 +97,17 @@ def unasked_budget(config: Config, budget: Budget) -> str | None:
     if not any(settings.owners for settings in config.channels.values()):
         return NO_OWNERS
     tables = [config.requests, *(config.agents[agent].requests for agent in agents)]
-    if any(table.who == () for table in tables):
-        return NOBODY_ANSWERS
+    if any(_names_no_owner(config, table.who) for table in tables):
+        return NO_OWNER_ANSWERS
     has_chat = config.requests.chat or all(config.agents[agent].requests.chat for agent in agents)
     return None if has_chat else NO_CHAT
+
+
+def _names_no_owner(config: Config, who: str | Sequence[str] | None) -> bool:
+    """Whether `who` names the people who may answer, and none of them is an owner."""
+    if who is None or isinstance(who, str):
+        return False
+    return not any(is_owned_by(config, *each.split(":", 1)) for each in who)
 
 
 def _merged_settings(config: Config, session: SessionKey) -> RequestSettings:

@@ -89,7 +89,10 @@ def test_doctor_names_a_budget_about_which_nobody_is_asked(directory: Path) -> N
         r"budget of agent:main +at its limit, an owner is asked only", checked(*telegram)
     )
     assert "budget of" not in checked(*telegram, *asking)
-    assert "`who` in [requests] is empty" in checked(*telegram, *asking, "who = []")
+    names_no_owner = "because `who` in [requests] names no owner"
+    assert names_no_owner in checked(*telegram, *asking, "who = []")
+    assert names_no_owner in checked(*telegram, *asking, "who = ['telegram:5']")
+    assert "budget of" not in checked(*telegram, *asking, "who = ['telegram:5', 'telegram:7']")
     assert "budget of" not in checked("at_limit = 'stop'")
 
 

@@ -307,8 +307,18 @@ async def test_a_higher_limit_in_the_configuration_wakes_what_waits(agent: Stack
     assert said(await agent.outcome(first)) == "heard one, knew -"
 
 
-async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) -> None:
-    configure(agent, DAY, requests={}, channels={"test": {}, "telegram": {"token": "1:a"}})
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"requests": {}, "channels": {"test": {}, "telegram": {"token": "1:a"}}},
+        {"requests": {"chat": "telegram:7", "who": ["telegram:5"]}},
+    ],
+    ids=["no owner", "who names no owner"],
+)
+async def test_without_an_owner_the_chat_says_until_when_it_waits(
+    agent: Stack, sections: dict[str, Any]
+) -> None:
+    configure(agent, DAY, **sections)
     await spend(agent.fleet, 1000)
     accepted = await agent.append("one")
     await serve(agent, accepted)
@@ -318,6 +328,7 @@ async def test_without_an_owner_the_chat_says_until_when_it_waits(agent: Stack) 
     assert "there is no owner whom I can ask" in told
     assert f"from {datetime.now().astimezone() + timedelta(days=1):%a %d %b, 00:00}" in told
     assert f"remoteclaw requests answer {request.id}" in told
+    assert await notices(agent, "telegram") == []
 
 
 async def test_a_day_on_which_more_was_corrected_than_spent_has_spent_nothing(agent: Stack) -> None:
