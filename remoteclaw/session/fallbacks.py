@@ -169,7 +169,11 @@ def misfit(own: AgentSpec, own_runtime: Runtime, other: AgentSpec, runtime: Runt
     for the first agent don't count, and neither does what also its own CLI is allowed elsewhere.
     """
     before, after = own_runtime.capabilities.rules, runtime.capabilities.rules
-    if runtime.name in ("demo", own_runtime.name) or not own.is_limited:
+    # Two programs that speak ACP may be two agents.
+    is_same_cli = runtime.name == own_runtime.name and (
+        runtime.name != "acp" or other.command == own.command
+    )
+    if is_same_cli or runtime.name == "demo" or not own.is_limited:
         lost = []
     elif runtime.name == "acp":
         return "an ACP agent decides by itself what it asks for"

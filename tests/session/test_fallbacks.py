@@ -562,6 +562,16 @@ def test_an_agent_that_cannot_keep_to_the_rules_is_not_asked(
     assert bool(found) is bool(problem)
 
 
+def test_another_acp_agent_is_no_copy_of_the_first(home: Home) -> None:
+    acp = create_cli_runtime("acp")
+    first = AgentSpec("acp", ("first",), str(home.path), {"HOME": str(home.path)})
+
+    found = misfit(first, acp, replace(first, command=("second",)), acp)
+
+    assert found == "an ACP agent decides by itself what it asks for"
+    assert misfit(first, acp, first, acp) == ""
+
+
 def test_an_agent_whose_own_files_allow_more_is_not_asked(home: Home) -> None:
     rules = home.path / ".codex" / "rules"
     rules.mkdir(parents=True)
