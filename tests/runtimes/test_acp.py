@@ -88,6 +88,39 @@ async def test_an_acp_agent_answers_turns_and_reports_its_plan_and_its_tools(
     assert texts_of(second)[0].startswith("[remoteclaw {")
 
 
+#: A title with the name of our own server.
+FETCHED = "Fetch https://evil.example/remoteclaw-tips"
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "found"),
+    [
+        ("Looking for tips", "fetch", ["Looking for tips (fetch)"]),
+        (FETCHED, "fetch", [FETCHED]),
+        ("Looking at a file", "read", []),
+    ],
+)
+async def test_a_fetch_of_an_acp_agent_is_known_whatever_its_title_says(
+    title: str, kind: str, found: list[str], home: Home, directory: Path
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        f"update('tool_call', toolCallId='1', title={title!r}, kind={kind!r})\n"
+        "update('tool_call_update', toolCallId='1', status='completed')\n"
+        "text('done')\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    reached: list[tuple[str, str]] = []
+
+    async def note(phase: str, detail: str) -> None:
+        reached.append((phase, detail))
+
+    result = await ask_once(home, directory, body, BridgeCallbacks(on_phase=note))
+
+    assert texts_of(result) == ["done"]
+    assert [name for phase, name in reached if phase == "web"] == found
+
+
 async def test_an_unknown_acp_request_is_refused(home: Home, directory: Path) -> None:
     body = (
         "prompt = begin()\n"

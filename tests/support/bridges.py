@@ -195,7 +195,7 @@ def acp_script(directory: Path, body: str) -> tuple[str, ...]:
         "def answer(message, **result): say(jsonrpc='2.0', id=message['id'], result=result)\n"
         "def fail(message, code, text):\n"
         "    say(jsonrpc='2.0', id=message['id'], error=dict(code=code, message=text))\n"
-        "def update(kind, **more):\n"
+        "def update(kind, /, **more):\n"
         "    say(jsonrpc='2.0', method='session/update',\n"
         "        params=dict(sessionId='s', update=dict(sessionUpdate=kind, **more)))\n"
         "def text(words): update('agent_message_chunk', content=dict(type='text', text=words))\n"

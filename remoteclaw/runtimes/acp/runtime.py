@@ -66,8 +66,14 @@ class AcpRuntime(BaseRuntime):
         """Delete the agent's files of an aside's session."""
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
-        """Return the display name of the tool of a `tool_call`."""
-        return text(call.get("title")) or text(call.get("kind"))
+        """Return the display name of the tool of a `tool_call`.
+
+        It says whether the tool fetches something from elsewhere, which a title may not tell.
+        """
+        title, kind = text(call.get("title")), text(call.get("kind"))
+        if title and kind == "fetch" and kind not in title.casefold():
+            return f"{title} ({kind})"
+        return title or kind
 
     def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
         """Return the configured MCP server of a tool; None if it can't be determined reliably."""
