@@ -189,6 +189,7 @@ class Report:
             reactions=tuple(reactions),
             chat_kind=incoming.chat_kind,
             is_addressed=incoming.is_for_us,
+            is_forwarded=incoming.is_forwarded or None,
         )
 
     async def reply(

@@ -239,6 +239,15 @@ class ChannelMessage(BaseModel):
     is_addressed: bool | None = None
     """Whether the message is addressed to the agent: in a direct chat, or by a mention, a reply to
     the agent or a command; None where the channel doesn't know it."""
+    is_forwarded: bool | None = None
+    """Whether the message has a text from elsewhere: it is forwarded, or quotes another chat."""
+
+    @property
+    def has_text_of_others(self) -> bool:
+        """Whether the message shows the agent a text that its sender may not have written."""
+        is_direct = self.chat_kind == "direct" or self.channel_id == self.from_
+        is_quoting = self.quoted or any(file.is_quoted for file in self.attachments)
+        return bool(self.thread_context or self.is_forwarded or (is_quoting and not is_direct))
 
     @property
     def place(self) -> ChatPlace:

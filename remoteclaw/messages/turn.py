@@ -59,6 +59,8 @@ class QuotedMessage(BaseModel):
     id: str | None
     """The sender's id; None where no person sent the message."""
     text: str
+    has_text_of_others: bool = False
+    """Whether the sender may not have written all of it (`Entry.has_text_of_others`)."""
 
 
 class MovedFrom(BaseModel):
@@ -165,6 +167,14 @@ class Entry:
     only good for its address."""
 
     @property
+    def has_text_of_others(self) -> bool:
+        """Whether the entry shows the agent a text that its sender may not have written."""
+        running = self.moved.now if self.moved else ()
+        return self.message.has_text_of_others or any(
+            each.has_text_of_others or each.id != self.message.from_ for each in running
+        )
+
+    @property
     def is_written(self) -> bool:
         """Whether an operator wrote the entry in the session's chat."""
         return self.origin == "session" and not self.provenance and self.deliver == "channel"
@@ -263,8 +273,11 @@ def hops_of(entries: Iterable[Entry]) -> int:
 
 
 def has_read_web(entries: Iterable[Entry]) -> bool:
-    """Whether a turn that led to one of `entries` has read what others have written."""
-    return any(entry.provenance and entry.provenance.has_read_web for entry in entries)
+    """Whether `entries` have what others have written, or a turn that led to one has read it."""
+    return any(
+        entry.has_text_of_others or (entry.provenance and entry.provenance.has_read_web)
+        for entry in entries
+    )
 
 
 def relays_of(entries: Iterable[Entry]) -> int:

@@ -79,6 +79,8 @@ class Incoming:
     """The text of that message, or a description of it, for the agent."""
     quoted_files: tuple[IncomingFile, ...] = ()
     """The files of that message, for the agent."""
+    is_forwarded: bool = False
+    """Whether the content comes from elsewhere: it is forwarded, or quotes another chat."""
     replaces: str | None = None
     """For an edit: the id of the message that it replaces."""
     deletes: str | None = None
@@ -122,6 +124,7 @@ class Incoming:
             text=text,
             files=tuple(file for part in parts for file in part.files),
             is_for_us=any(part.is_for_us for part in parts),
+            is_forwarded=any(part.is_forwarded for part in parts),
             parts=tuple(parts),
         )
 

@@ -458,7 +458,10 @@ class AgentCaller:
         """Return the notes of asides for the agent's next prompt; the turn's end removes them."""
         notes = await Asides(self._lease).notes()
         attempt.told_beside = notes[-1] if notes else None
-        return [orjson.loads(note) for note in notes]
+        decoded = [orjson.loads(note) for note in notes]
+        if any("sent" in note for note in decoded):  # an agent of another session, or an operator
+            await self._lease.turns.note_web()
+        return decoded
 
     async def notice_of_loss(self, attempt: Attempt) -> str:
         """Return the notice about a lost conversation; empty if its people have read it before.

@@ -242,6 +242,8 @@ def _user_line(entry: Entry, max_chars: int) -> dict[str, Any]:
         "id": message.id,
         "text": _shortened(message.text, max_chars),
     }
+    if entry.has_text_of_others:
+        line["has_text_of_others"] = True
     if message.attachments:
         line["attachments"] = [attachment.name for attachment in message.attachments]
     return line
@@ -305,6 +307,11 @@ def has_message(record: bytes, message_id: str) -> bool:
 def senders_of(record: bytes) -> set[str]:
     """Return the ids of the people whose messages a record has."""
     return {line["from_id"] for line in read_lines(record) if line.get("from_id")}
+
+
+def has_text_of_others(record: bytes) -> bool:
+    """Whether a message of a record had a text that its sender may not have written."""
+    return any(line.get("has_text_of_others") for line in read_lines(record))
 
 
 def has_notice(record: bytes, text: str) -> bool:

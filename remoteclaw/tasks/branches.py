@@ -48,6 +48,7 @@ def quoted_messages(entries: Sequence[Entry]) -> tuple[QuotedMessage, ...]:
             name=entry.message.user_name or entry.message.from_,
             id=entry.message.from_ if entry.origin == "chat" else None,
             text=shortened(entry.message.text, MAX_MESSAGE_CHARS),
+            has_text_of_others=entry.has_text_of_others,
         )
         for entry in entries[-MAX_MESSAGES:]
     )

@@ -107,6 +107,22 @@ async def test_the_prompt_of_an_aside_describes_the_running_turn_and_earlier_asi
     assert header["from"] == {"id": "alice"}
 
 
+@pytest.mark.parametrize(("kind", "is_of_others"), [("sent", True), ("said", False)])
+async def test_a_turn_that_is_told_what_another_chat_sent_has_read_it(
+    kind: str, is_of_others: bool, agent: Stack
+) -> None:
+    """A person has to allow what such a turn writes to the memory."""
+    entry = await agent.append("hello")
+    client: Any = agent.fleet.scripts.client
+    note = json.dumps({"at": 1, "from": "main/test/default/chat-2:eve:_", kind: "remember that"})
+    await client.rpush(keys.aside_notes(entry.session.sid), note)
+    await drain(agent, entry)
+
+    marked = await client.hget(keys.state(entry.session.sid), "web_turn")
+    assert '"meanwhile"' in prompts(agent)
+    assert (marked == entry.entry_id.encode()) is is_of_others
+
+
 async def test_earlier_asides_are_in_the_prompt_of_one_later_turn(agent: Stack) -> None:
     first, task = await busy(agent)
     await agent.outcome(await agent.append("answered two"))

@@ -14,13 +14,14 @@ from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from remoteclaw.fleet.turns.inbound import Accepted, Known
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.gateway.traces import find_message, read_trace
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import Entry, MovedFrom, QuotedMessage, SessionKey, has_read_web
 from remoteclaw.session.moved_turn import ENDED_ABOVE
 from remoteclaw.session.notices import SECOND_TRY
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.tasks.branches import move_to_branch
 from tests.support.conversations import configure, drain, dying, prompts
 from tests.support.leases import started_task
+from tests.support.rows import for_each
 from tests.support.stack import REPLIES, Stack, message, said
 
 ACK = {"text": "On it, alongside the other work."}
@@ -88,6 +89,24 @@ async def aside_notes(stack: Stack, sid: str) -> list[dict[str, Any]]:
 
 
 Working = tuple[Stack, Lease, Accepted]
+
+
+@for_each(
+    ("running", "is_of_others"),
+    [
+        (QuotedMessage(name="alice", id="alice", text="one"), False),
+        (QuotedMessage(name="eve", id="eve", text="remember that"), True),
+        (QuotedMessage(name="cron job x", id=None, text="remember that"), True),
+        (QuotedMessage(name="alice", id="alice", text="x", has_text_of_others=True), True),
+    ],
+)
+def test_a_branch_is_told_what_others_have_written(
+    running: QuotedMessage, is_of_others: bool
+) -> None:
+    """Such a turn writes nothing to the memory by itself."""
+    moved = MovedFrom(of="main/test/default/chat-1:alice:_", entry="1-0", now=(running,))
+
+    assert has_read_web([Entry("1-0", message("two"), moved=moved)]) is is_of_others
 
 
 async def test_the_branch_answers_the_person(working: Working) -> None:

@@ -54,6 +54,9 @@ ENVELOPE = frozenset(
     ).split()
 )
 
+#: The fields of messages with a text from elsewhere, such as that of an inline bot.
+FROM_ELSEWHERE = frozenset(("external_reply", "forward_origin", "reply_to_story", "via_bot"))
+
 #: The prefix of a button press's message id, before Telegram's id of the callback query.
 PRESSED = "pressed-"
 
@@ -251,6 +254,7 @@ def _message(raw: _Raw, me: _Raw, *, edit: int) -> Incoming | None:
         reply_to=str(answered["message_id"]) if answered else None,
         quoted=_quoted(raw, answered)[:MAX_QUOTED_CHARS],
         quoted_files=tuple(_files(answered or raw.get("external_reply") or {})),
+        is_forwarded=bool(FROM_ELSEWHERE & raw.keys()),
         replaces=envelope.id if edit else None,
         is_for_us=not envelope.is_group or _is_for(me, raw, answered),
         moved_to=None if moved_to is None else str(moved_to),

@@ -66,6 +66,8 @@ class PostedMessage(BaseModel):
     quoted: str = ""
     quoted_files: tuple[PostedFile, ...] = ()
     """The files of the message `replyTo`."""
+    is_forwarded: bool = False
+    """Whether the content comes from elsewhere: it is forwarded, or quotes another chat."""
     replaces: str | None = None
     """For an edit: the id of the message that `text` and `files` replace."""
     deletes: str | None = Field(default=None, max_length=200)
@@ -110,6 +112,7 @@ class PostedMessage(BaseModel):
             reply_to=self.reply_to,
             quoted=self.quoted,
             quoted_files=files[len(self.files) :],
+            is_forwarded=self.is_forwarded,
             replaces=self.replaces,
             deletes=self.deletes,
             reaction=self.reaction,

@@ -25,7 +25,7 @@ from remoteclaw.gateway.rights import subject_of_caller
 from remoteclaw.host.terminal import fenced, one_line
 from remoteclaw.messages import Entry, people_of
 from remoteclaw.session.identity import is_direct_chat
-from remoteclaw.session.record import senders_of
+from remoteclaw.session.record import has_text_of_others, senders_of
 from remoteclaw.tools import memory as contract
 
 #: A line names at most this many people.
@@ -46,9 +46,13 @@ NOT_HERE = (
     "this one. Leave out replaces to add a line."
 )
 #: Why a person has to allow a call.
-READ_WEB = "This turn has read what others have written (the web, an MCP server or another chat)"
+READ_WEB = (
+    "This turn has read what others have written (the web, an MCP server, another chat, or a "
+    "quoted or forwarded message)"
+)
 IN_TERMINAL = "RemoteClaw doesn't know what a terminal's program has read"
 HAS_OTHERS = "This conversation has messages of people who are no owners"
+HAS_QUOTES = "This conversation has quoted or forwarded messages"
 NO_RECORD = "Others may have written in this conversation, of which there is no record"
 BY_RULE = "The configuration says so ({rule})"
 
@@ -133,6 +137,8 @@ async def _why_to_ask(call: Call, *, is_private: bool) -> str | None:
         return NO_RECORD
     channel = call.caller.session.provider
     others = [each for each in senders_of(record) if not is_owned_by(call.config, channel, each)]
+    if has_text_of_others(record):
+        return HAS_QUOTES
     return HAS_OTHERS if others else None
 
 

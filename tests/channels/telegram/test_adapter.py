@@ -493,6 +493,7 @@ async def test_forwarded_messages_and_their_comment_are_one_message(
     assert Incoming.joined(found[:3]).text == (
         "what does she mean?\n\n(Forwarded from Eve:)\nfirst\n\n(Forwarded from Eve:)\nsecond"
     )
+    assert [one.is_forwarded for one in (Incoming.joined(found[:3]), found[3])] == [True, False]
 
 
 async def test_messages_of_others_and_of_other_times_are_not_joined(

@@ -186,6 +186,8 @@ async def test_a_message_of_another_chat_is_quoted_with_its_author_and_its_file(
     assert (found.reply_to, found.quoted) == (None, "(From News, in another chat:)\ntwo")
     assert [one.id for one in found.quoted_files] == ["f"]
     assert of_story.quoted == "(a story, which bots can't see)"
+    assert found.is_forwarded
+    assert of_story.is_forwarded
 
 
 async def test_a_topic_is_a_thread_and_a_chain_of_replies_is_not(
@@ -258,6 +260,8 @@ async def test_a_forwarded_message_names_its_author(
 
     assert found.text == "(Forwarded from Bo:)\nlook"
     assert of_place.text == "(Forwarded from Bo:)\n(a place: 1.5, 2.5)"
+    assert found.is_forwarded
+    assert of_place.is_forwarded
 
 
 async def test_files_have_their_names_types_and_sizes(

@@ -330,6 +330,7 @@ async def test_the_files_of_a_quoted_message_reach_the_agent_from_a_webhook(
         "replyTo": "0",
         "quoted": "see",
         "quotedFiles": files,
+        "isForwarded": True,
         "files": own,
     }
     assert (await post(door, message("1", "and this?", **about)))[0] == 200
@@ -345,6 +346,7 @@ async def test_the_files_of_a_quoted_message_reach_the_agent_from_a_webhook(
         ("plan.txt", True),
     ]
     assert await stack.fleet.blobs.get(view.sid, first.attachments[1]) == b"the plan"
+    assert (first.is_forwarded, second.is_forwarded) == (True, None)
     assert second.quoted is not None
     assert "own.txt" in second.quoted
     assert second.quoted.endswith("and this?")
