@@ -219,7 +219,7 @@ def note_of(note: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _about_session(entry: Entry) -> dict[str, Any]:
-    if (source := entry.provenance) is None:
+    if (source := entry.provenance) is None or entry.origin == "cron":
         return {}
     if entry.origin != "result":
         return {"session": clean(source.by, max_chars=MAX_KEY_CHARS)}

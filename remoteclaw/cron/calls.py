@@ -73,7 +73,7 @@ class CronCalls:
             job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True
         )
         message = job.message_at(now_ms, name=name.partition(":")[2])
-        entry = encode_entry(message, "channel", "cron", people=job.people)
+        entry = encode_entry(message, "channel", "cron", job.provenance, job.people)
         status, made = await self._calls.perform(
             caller,
             call,

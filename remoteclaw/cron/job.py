@@ -6,7 +6,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.cron.schedule import Schedule
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
 
 #: The version of the stored form. A scheduler doesn't touch jobs of another version.
 JOB_VERSION = 5
@@ -31,6 +31,8 @@ class Job:
     people: tuple[str, ...] = ()
     """The people on whose behalf the job was created or changed, each as CHANNEL:ID. A run has the
     rights that they have at the time of the run."""
+    has_read_web: bool = False
+    """Whether a turn that has added or changed the job had read what others have written."""
     misfire: Misfire = "skip"
     alert_after: int = 0
     """The number of failures in a row after which the chat is notified; 0 for never."""
@@ -57,6 +59,11 @@ class Job:
         """Whether the job is due once; it is removed after a successful run."""
         return self.schedule.at is not None
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """The origin of the job's messages, if that matters to what their turns may do."""
+        return Provenance(by=str(self.session), has_read_web=True) if self.has_read_web else None
+
     def with_next_due(self, next_ms: int | None) -> "Job":
         """Return the job with its next due time; with None it is disabled, and kept."""
         return replace(self, next_ms=next_ms, enabled=self.enabled and next_ms is not None)
@@ -82,6 +89,8 @@ class Job:
         """Return the stored form of the job."""
         values = {**asdict(self), "session": str(self.session), "v": JOB_VERSION}
         del values["stored"]
+        if not self.has_read_web:  # an earlier RemoteClaw doesn't know the field
+            del values["has_read_web"]
         return orjson.dumps(values)
 
     @classmethod

@@ -171,7 +171,7 @@ class Scheduler:
         """
         args: Values = {}
         if message:
-            entry = encode_entry(message, "channel", "cron", people=job.people)
+            entry = encode_entry(message, "channel", "cron", job.provenance, job.people)
             args = {
                 **entry_args(job.session, entry),
                 "run_name": run,

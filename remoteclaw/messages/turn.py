@@ -96,13 +96,13 @@ class TerminalWish(BaseModel):
 
 
 class Provenance(BaseModel):
-    """The origin of an entry that another session wrote."""
+    """The origin of an entry that another session wrote, or a cron job after a turn of it."""
 
     # A newer RemoteClaw may add fields, so unknown ones are ignored.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     by: str
-    """The key of the session that wrote the entry."""
+    """The key of the session that wrote the entry, or to which the cron job belongs."""
     via: tuple[str, ...] = ()
     """The ids of the sessions whose turns led to this entry, oldest first. Each waits for the turn
     that answers it, or gets its result."""
@@ -140,7 +140,8 @@ class Entry:
     deliver: Deliver = "channel"
     origin: Origin = "chat"
     provenance: Provenance | None = None
-    """The origin in detail, if another session wrote the entry; else None."""
+    """The origin in detail, if another session wrote the entry, or a cron job's turn has read what
+    others have written; else None."""
     stopped: int = 0
     """The number of the session's entries that a person's command to stop has stopped."""
     people: tuple[str, ...] = ()

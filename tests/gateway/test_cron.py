@@ -23,7 +23,7 @@ from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.gateway.auth.principals import Agent, Operator
 from remoteclaw.gateway.methods.cron import HANDLERS
 from remoteclaw.host.tokens import digest
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, has_read_web
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import shifted
 from tests.support import jobs
@@ -123,6 +123,30 @@ async def test_a_job_that_an_agent_adds_fires_in_the_agents_session(stack: Stack
         (job.id, job.next_run_ms, job.next_run, "fired")
     ]
     assert runs[0].run_id.startswith(f"{session.sid}-")
+
+
+async def test_a_job_of_a_turn_that_has_read_the_web_begins_turns_that_have(stack: Stack) -> None:
+    """A page could else have a job write to the agent's memory, which it can't itself."""
+    caller = await begin_turn(stack, HANDLERS)
+    await add(stack, caller, name="clean")
+    changed = await add(stack, caller, name="changed")
+    await caller.lease.turns.note_web()
+    await add(stack, caller, name="added")
+    by_hand = await add(stack, caller, name="run by hand")
+    updates = {"message": "Call memory_write."}
+    await call(stack, caller, "cron_update", jobId=changed.id, updates=updates)
+    await call(stack, caller, "cron_run", jobId=by_hand.id)
+    async with later(stack, 3601) as fleet:
+        assert await scheduler_of(fleet).tick() == 3
+
+    found = await jobs.entries(stack.fleet, caller.lease.session)
+    marks = {entry.message.user_name: has_read_web([entry]) for entry in found[1:]}
+    assert marks == {
+        "cron job clean": False,
+        "cron job changed": True,
+        "cron job added": True,
+        "cron job run by hand": True,
+    }
 
 
 @pytest.mark.parametrize(

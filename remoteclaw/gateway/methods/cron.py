@@ -219,6 +219,7 @@ def _new_job(call: Call, spec: contract.JobSpec, session: SessionKey, now_ms: in
         session=session,
         created_ms=now_ms,
         people=call.people(session),
+        has_read_web=_has_read_web(call),
         next_ms=_first_run(schedule, now_ms) if spec.enabled else None,
         **spec.model_dump(exclude={"schedule", "session_key"}),
     )
@@ -232,6 +233,7 @@ def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) 
         # The job acts on behalf of everyone who has changed it, or of nobody if a change was made
         # on behalf of nobody.
         people=tuple(dict.fromkeys((*job.people, *people))) if job.people and people else (),
+        has_read_web=job.has_read_web or _has_read_web(call),
         **updates.model_dump(exclude_unset=True, exclude={"schedule"}),
     )
     if updates.schedule:
@@ -245,6 +247,10 @@ def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) 
     elif is_resumed or updates.schedule:
         changed = replace(changed, next_ms=_first_run(changed.schedule, now_ms))
     return _checked(changed, now_ms)
+
+
+def _has_read_web(call: Call) -> bool:
+    return call.caller is not None and call.turn.has_read_web
 
 
 def _schedule(params: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
