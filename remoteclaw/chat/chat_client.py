@@ -26,7 +26,7 @@ OUTCOME_S = 100.0
 #: Notices for messages that get no answer of their own, by the status of their outcome.
 NOTES = {
     "steered": "Added to the turn that ran",
-    "dropped": "Too many messages waited; the agent got at most the beginning of",
+    "dropped": "Not answered; the agent got at most the beginning of",
 }
 #: The part of a message that such a notice repeats, in characters.
 MAX_REPEATED_CHARS = 50

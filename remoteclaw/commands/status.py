@@ -12,6 +12,7 @@ from remoteclaw.config.requests import request_settings
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.budgets.words import left_text
 from remoteclaw.fleet.sessions.sessions import SessionView
+from remoteclaw.fleet.sessions.state import FOR_BUDGET
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.host.terminal import one_line
 
@@ -67,6 +68,7 @@ async def status(call: CommandCall) -> CommandReply:
     pause, waiting = _pause_of(view), max(view.waiting - len(view.turn_entries), 0)
     if pause and view.is_postponed:
         state = f"Postponed {pause}"
+        waiting -= not view.turn_entries
     if waiting:
         state += f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
         state += f", {pause}" if pause and view.kept_size else ""
@@ -84,7 +86,12 @@ async def _identity(call: CommandCall, view: SessionView) -> str:
 def _pause_of(view: SessionView) -> str:
     """Return for how long a session's next message is postponed, and why; empty if it isn't."""
     left_ms = (view.postponed_until_ms or 0) - now_ms()
-    return f"for {format_duration(left_ms)}: {view.postponed_for}" if left_ms > 0 else ""
+    if left_ms <= 0:
+        return ""
+    span = f"for {format_duration(left_ms)}"
+    if view.postponed == FOR_BUDGET:
+        span = f"until more is allowed, {span} at most"
+    return f"{span}: {view.postponed_for}"
 
 
 async def _request_lines(call: CommandCall) -> list[str]:

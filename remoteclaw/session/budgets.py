@@ -16,7 +16,15 @@ from remoteclaw.fleet.sessions.usage import UsageLedger, usual_price
 from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import BudgetWait
-from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, payers_of, people_of, place_of
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    ChatPlace,
+    Entry,
+    Turn,
+    payers_of,
+    people_of,
+    place_of,
+)
 from remoteclaw.session.notices import end_early
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.reply import TurnReply
@@ -99,7 +107,7 @@ class SessionBudgets:
         root = await self._lease.progress.root()
         asked = [await self._budgets.ask(self._config, each.standing, root) for each in reached]
         if all(each.status != "decided" for each in asked):
-            wait = self._wait_of(reached, asked)
+            wait = self._wait_of(reached, asked, waiting)
             limits = [each.standing.applied for each in reached]
             newest = self._lease.newest_read
             await self._lease.turns.wait_for_budget(wait, limits, newest=newest)
@@ -129,15 +137,20 @@ class SessionBudgets:
     def _day(self) -> str:
         return local_day(self._lease.now_ms, self._config.fleet.timezone).isoformat()
 
-    def _wait_of(self, reached: Sequence[AtLimit], asked: Sequence[Asked]) -> BudgetWait:
+    def _wait_of(
+        self, reached: Sequence[AtLimit], asked: Sequence[Asked], waiting: Sequence[Entry]
+    ) -> BudgetWait:
         entries = [entry for each in reached for entry in each.entries]
+        before = (self._lease.state.budget_told or "").splitlines()
+        told = [f"{each.standing.id} {each.standing.halves}" for each in reached]
         place, zone = place_of(entries), self._config.fleet.timezone
         at = self._end_text(reached[0].standing, entries[-1], " until")
         name = " and ".join(words.name_of(each.standing.applied) for each in reached)
         texts = [
-            self._notice(each, answer)
-            for each, answer in zip(reached, asked, strict=True)
-            if (answer.status, answer.chat) != ("asked", place)  # the request itself says it
+            self._notice(each, answer, place)
+            for each, answer, line in zip(reached, asked, told, strict=True)
+            if line not in before
+            and (answer.status, answer.chat) != ("asked", place)  # the request itself says it
         ]
         turn = Turn(session=self._lease.session, entries=tuple(entries))
         reply = TurnReply(self._lease, turn)
@@ -145,19 +158,20 @@ class SessionBudgets:
             budgets=[each.standing.id for each in reached],
             name=name,
             until_ms=min(end_ms(each.standing.applied, zone) for each in reached),
-            detail=f"{name} is used up{at}",
-            entries=[entry.id for entry in entries],
-            told="\n".join(f"{each.standing.id} {each.standing.halves}" for each in reached),
+            detail=f"because {name} is used up{at}",
+            entries=[entry.id for entry in waiting],
+            told="\n".join(dict.fromkeys((*before, *told))),
             place=place,
             notice=reply.notice_payload("\n\n".join(texts)) if texts else None,
         )
 
-    def _notice(self, at_limit: AtLimit, asked: Asked) -> str:
+    def _notice(self, at_limit: AtLimit, asked: Asked, place: ChatPlace) -> str:
         """Return the notice that messages wait."""
         at = self._end_text(at_limit.standing, at_limit.entries[-1], " from")
         name = words.capital(words.name_of(at_limit.standing.applied))
         if asked.chat:
-            return words.WAITS.format(Name=name, or_later=f", or{at} on" if at else "")
+            text = words.WAITS_HERE if asked.chat == place else words.WAITS
+            return text.format(Name=name, or_later=f", or{at} on" if at else "")
         return words.WAITS_UNASKED.format(
             Name=name,
             and_later=f", and I answer it{at} on" if at else "",

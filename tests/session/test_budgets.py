@@ -25,7 +25,7 @@ from tests.support.budgets import DAY, spend
 from tests.support.conversations import busy, drain, dying, go, renewed, talk
 from tests.support.cron import cron_of
 from tests.support.jobs import add, entries, job_of, set_clock
-from tests.support.requests import answered
+from tests.support.requests import answered, write
 from tests.support.stack import Stack, kill, said
 from tests.support.tasks import HANDLERS as TASKS
 from tests.support.tasks import call, work
@@ -602,6 +602,8 @@ async def test_the_budget_of_one_person_of_a_group_does_not_keep_the_others_wait
     await serve(agent, last)
     assert said(await agent.outcome(bobs)).startswith("heard from bob, knew ")
     assert await _status(agent, last) == "accepted"
+    told_of_bob = [text for text in await notices(agent) if "of test:bob is used up" in text]
+    assert len(told_of_bob) == 1
 
 
 async def test_in_an_owners_own_chat_the_request_says_all(agent: Stack) -> None:
@@ -612,6 +614,26 @@ async def test_in_an_owners_own_chat_the_request_says_all(agent: Stack) -> None:
 
     (asked,) = await notices(agent, "telegram")
     assert asked.startswith("**Budget:** main has spent 1,000 of 1,000 tokens today. Messages wait")
+
+
+async def test_a_number_answers_in_the_conversation_that_has_reached_the_limit(
+    agent: Stack,
+) -> None:
+    configure(agent, DAY, requests={}, channels={"telegram": {"token": "1:a", "owners": ["7"]}})
+    own: dict[str, Any] = {"provider": "telegram", "channel_id": "7", "from_": "7"}
+    await serve(agent, await agent.append("one", **own))
+    await spend(agent.fleet, 1000)
+    second = await agent.append("two", **own)
+    third = await agent.append("three", **own)
+    await serve(agent, second)
+    for each in (second, third):
+        pause = (await agent.outcome_so_far(each)).pause or ""
+        assert pause.startswith("because today's budget of main is used up until ")
+
+    assert await write(agent, second, "1") is not None
+    await serve(agent, second)
+
+    assert said(await agent.outcome(third)).startswith("heard three")
 
 
 async def test_an_owners_own_chat_shows_the_request_that_a_group_has_opened_without_a_card(

@@ -12,6 +12,10 @@ WAITS = (
     "{Name} is used up. I have asked an owner for more. Your message is kept, and I answer it when "
     "they allow that{or_later}; /stop drops it."
 )
+WAITS_HERE = (
+    "{Name} is used up. Your message is kept, and I answer it when an owner allows more, by the "
+    "request above{or_later}; /stop drops it."
+)
 WAITS_UNASKED = (
     "{Name} is used up, and there is no owner whom I can ask for more. Your message is kept"
     "{and_later}.{command} /stop drops it."

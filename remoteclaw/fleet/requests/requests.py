@@ -97,6 +97,8 @@ class Requests:
         The first flag is whether the agent has sent a message; the second is whether the session
         has begun another turn.
         """
+        if request.budget:  # no turn of an agent waits for it
+            return False, False
         name, fields = keys.state(request.session.sid), ("turn", "finished_turn", "said_ms")
         client = self._scripts.client
         turn, finished_turn, sent_ms = await self._scripts.call(client.hmget, name, fields)

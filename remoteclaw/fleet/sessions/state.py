@@ -114,6 +114,9 @@ class SessionState:
     """The category of the error for which the session or its kept batch is postponed, or
     `FOR_BUDGET`; None if it isn't."""
     postponed_until_ms: int | None
+    budget_told: str | None = None
+    """The budgets about whose limit the chat was told while messages wait, each on a line with how
+    often owners have allowed half as much again."""
     budget_name: str | None
     """The name of the budget for which the session waits; None if it waits for none."""
     kept_size: int
