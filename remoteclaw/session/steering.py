@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from remoteclaw.fleet.turns.inbound import NewerEntry, decode
 from remoteclaw.fleet.turns.lease import Lease
-from remoteclaw.messages import Entry
+from remoteclaw.messages import Entry, has_read_web
 from remoteclaw.session.queue import Fate, OpenTurn
 from remoteclaw.session.waiting import decode_all
 
@@ -74,6 +74,8 @@ class Steering:
             given, self._given = self._given, []
             self._taken += given
             pending = [*given, *(await self._take() if self._turn.takes_messages else ())]
+            if has_read_web(pending):
+                await self._lease.turns.note_web()
 
     async def _take(self) -> list[Entry]:
         room = MAX_STEERED - len(self._taken)

@@ -27,7 +27,7 @@ from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.inbound import NewerEntry
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Batch, Finished
-from remoteclaw.messages import Entry, Turn, stream_order
+from remoteclaw.messages import Entry, Turn, has_read_web, stream_order
 from remoteclaw.session.asides import TurnAsides
 from remoteclaw.session.asking import AgentCaller
 from remoteclaw.session.attempt import Attempt, Progress
@@ -307,6 +307,8 @@ class TurnRunner:
             return UsageScopes.of(self._config, lease.session.agent, root.sid, entries)
 
         lease.usage_scopes = usage_scopes
+        if has_read_web(entries):  # for the result of a later turn of a task
+            await lease.turns.note_web()
         about = f"{turn.session.agent} in {turn.place.provider}, attempt {turn.attempt}"
         worker = f"worker {os.getppid()} on {socket.gethostname()}"  # as `status` names it
         log.info("%s: begins: %s, %s", turn.references, about, worker)

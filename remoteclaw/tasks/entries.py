@@ -139,7 +139,8 @@ async def result_of(
         status=status,
         label=state.label,
         payers=payers_of(turn.entries),
-        has_read_web=state.web_turn == turn.id or has_read_web(turn.entries),
+        # Also that of an earlier turn, whose reply the result may have.
+        has_read_web=state.web_turn is not None or has_read_web(turn.entries),
     )
     deliver: Deliver = "parent" if parent.task else "channel"
     people = people_of(turn.entries)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw import messages
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import Entry, ReplyPayload, SessionKey
 from remoteclaw.tasks.entries import result_of
@@ -179,6 +180,53 @@ async def test_messages_to_a_task_keep_their_order(
         "heard wait, knew -",
         "heard first + second, knew wait",
     ]
+
+
+async def test_the_turns_of_a_task_know_what_its_earlier_ones_have_read(
+    stack: Stack, parent: Turn
+) -> None:
+    """The result may have the replies of several turns, so the parent's turn has read it, too."""
+    run = await spawned(stack, parent)
+    sid = accepted(run).session.sid
+    await stack.fleet.scripts.client.hset(keys.state(sid), "web_turn", "1-0")
+    child = await take_up(stack, run.child_session_key)
+    caller = await stack.fleet.calls.caller(sid)
+    turn = messages.Turn(child.lease.session, tuple(await entries(stack, run.child_session_key)))
+    due = await result_of(child.lease, turn, "done", [ReplyPayload("Done.")], ())
+    await child.lease.turns.finish("done", reply=[], task_result=due)
+
+    _, result = await entries(stack, parent.lease.session)
+    assert caller
+    assert caller.turn
+    assert caller.turn.has_read_web
+    assert messages.has_read_web([result])
+
+
+async def test_a_task_remembers_that_its_parent_had_read_the_web(
+    stack: Stack, parent: Turn
+) -> None:
+    await parent.lease.turns.note_web()
+    run = await spawned(stack, parent)
+    await drain(stack, accepted(run))
+
+    sid, _, entry = run.run_id.partition("-")
+    assert await stack.fleet.scripts.client.hget(keys.state(sid), "web_turn") == entry.encode()
+
+
+async def test_a_result_tells_that_a_turn_which_had_read_the_web_has_steered_the_task(
+    stack: Stack, parent: Turn
+) -> None:
+    run = await spawned(stack, parent, "wait")
+    working = drain(stack, accepted(run))
+    await stack.reached(accepted(run), "output")
+    await parent.lease.turns.note_web()
+    sent = await tell(stack, parent, "second")
+    go(stack)
+    await working
+
+    _, result = await entries(stack, parent.lease.session)
+    assert sent.taken == "joined"
+    assert messages.has_read_web([result])
 
 
 async def test_a_message_to_a_retried_task_belongs_to_the_same_run(

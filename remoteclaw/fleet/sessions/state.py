@@ -165,6 +165,14 @@ class SessionState:
     """The id of the last message to the task while its result was pending."""
 
     @property
+    def has_read_web(self) -> bool:
+        """Whether the running turn has read what others have written, or an earlier one of a task,
+        whose result has the replies of several."""
+        return self.web_turn is not None and (
+            self.web_turn == self.turn or self.key.task is not None
+        )
+
+    @property
     def postponed_for(self) -> str | None:
         """Why the session is postponed, as people read it; None if it isn't."""
         if self.postponed == FOR_BUDGET:

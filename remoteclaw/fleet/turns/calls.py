@@ -88,7 +88,7 @@ class ToolCalls:
                 attempt=state.attempt,
                 entries=decoded,
                 is_whole=len(decoded) == len(found.entries) > 0,
-                has_read_web=state.web_turn == state.turn or has_read_web(decoded),
+                has_read_web=state.has_read_web or has_read_web(decoded),
             )
         grant = Grant.decode(state.grant) if state.grant else None
         return Caller(state, grant, running)
