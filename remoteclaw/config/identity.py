@@ -25,6 +25,13 @@ MAX_FILE_BYTES, MAX_BYTES = 16 * 1024, 32 * 1024
 PEOPLE = "people"
 #: The maximum size of a memory, in bytes: the agent reads it at the begin of each conversation.
 MAX_MEMORY_BYTES = 8 * 1024
+#: What to do about a file that can't be opened, by the reason as `read_file()` says it.
+_MEND = {
+    "it is not there": "create it",
+    "it is no regular file": "put one there",
+    "permission denied": "make it readable for you",
+}
+_MEND_ELSE = "put a regular file there"
 TOO_MUCH = (
     "The files of [agents.{agent}] identity have {size} together, and {most} are the most: shorten "
     "them."
@@ -72,9 +79,12 @@ def read_identity_file(directory: Path, file: IdentityFile) -> str | None:
         if "\0" in text:
             raise UnicodeError
     except UnfitFile as problem:
+        why = str(problem)
+        if ": " not in why:  # those of `_check()` say what to do
+            why += f": {_MEND.get(why, _MEND_ELSE)}"
         hint = "" if file.is_about_person else ", or take it out of identity"
         raise ConfigError(
-            f"{path} can't be used for the agent {directory.name!r}: {problem}{hint}."
+            f"{path} can't be used for the agent {directory.name!r}: {why}{hint}."
         ) from None
     except UnicodeError:
         raise ConfigError(

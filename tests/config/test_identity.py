@@ -65,14 +65,24 @@ def _directory(files: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (lambda files: (files / "SOUL.md").unlink(), "it is not there, or take it out of identity"),
+        (
+            lambda files: (files / "SOUL.md").unlink(),
+            "it is not there: create it, or take it out of identity.",
+        ),
         (_write("SOUL.md", b"x" * 1024 * 1024), "it has 1 MB, and 16 KB are the most: shorten it"),
         (_write("SOUL.md", "Grüße".encode("latin-1")), "it is no UTF-8 text: save it as UTF-8."),
         (_write("SOUL.md", "Marvin".encode("utf-16-le")), "it is no UTF-8 text"),
         (_link("/etc/passwd"), "it leads to /etc/passwd, outside of"),
-        (_link("SOUL.md"), "too many levels of symbolic links"),
+        (_link("SOUL.md"), "too many levels of symbolic links: put a regular file there, or take"),
         (_link_directory, "outside of"),
-        (_directory, "it is no regular file"),
+        (
+            _directory,
+            "it is no regular file: put one there, or take it out of identity.",
+        ),
+        (
+            lambda files: (files / "people/telegram-43.md").mkdir(),
+            "it is no regular file: put one there.",
+        ),
         (lambda files: (files / "USER.md").chmod(0o622), "other users can change it: `chmod go-w"),
         (lambda files: (files / "SOUL.md").chmod(0o606), "other users can change it: `chmod go-w"),
         (_write("people/telegram-42.md", b"\xff"), "it is no UTF-8 text"),
