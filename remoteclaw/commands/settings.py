@@ -38,7 +38,7 @@ async def model(call: CommandCall) -> CommandReply:
         return CommandReply(f"The model is {current}. `/model NAME` chooses another one.")
     if not call.is_owner:
         return CommandReply("Only owners of this installation can choose the model.")
-    if name == DEFAULT:
+    if name.lower() == DEFAULT:
         await call.fleet.sessions.choose_model(call.session, None)
         return CommandReply(f"From the next turn on, the model is {default}.")
     if not create_cli_runtime(call.runtime).capabilities.chooses_model:
@@ -94,7 +94,7 @@ async def switch(call: CommandCall) -> CommandReply:
         return CommandReply("\n".join([*names, "", SWITCH]))
     if call.chat_with is None:
         return CommandReply(ONE_CONVERSATION)
-    if argument == "new":
+    if argument.lower() == "new":
         digest = hashlib.sha256(call.id.encode()).hexdigest()[:12]
         new = replace(call.session, thread=f"{call.session.agent}.{digest}")
         return CommandReply("This is a new conversation.", session=new)

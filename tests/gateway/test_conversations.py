@@ -141,7 +141,7 @@ async def test_agent_and_switch_name_the_conversation_to_open(stack: Stack) -> N
         home = (await client.call("chat.open"))["sessionKey"]
         await send(client, "hello", "m1")
         other = await send(client, "/agent other", "m2")
-        new = [await send(client, "/switch new", "m3", sessionKey=other["opens"]) for _ in range(2)]
+        new = [await send(client, "/switch New", "m3", sessionKey=other["opens"]) for _ in range(2)]
         back = await send(client, "/switch hello", "m4", sessionKey=other["opens"])
         lost = await send(client, "/switch nowhere", "m5", sessionKey=other["opens"])
 
@@ -288,7 +288,7 @@ async def test_a_sessions_model_can_be_set_before_its_first_message(stack: Stack
     await reply_to(stack, "/model haiku", "m1")
     assert await model_of(stack) == "haiku"
     assert (await reply_to(stack, "/model -x", "m2")).startswith("A model's name has no spaces")
-    await reply_to(stack, "/model default", "m3")
+    await reply_to(stack, "/model Default", "m3")
     assert await model_of(stack) is None
 
 
