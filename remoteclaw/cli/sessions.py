@@ -152,7 +152,9 @@ def _fallback_of(session: Mapping[str, Any]) -> str | None:
     if not session["fallbackBy"] or (until_ms and until_ms <= now_ms()):
         return None
     until = f", until {format_time(until_ms)}" if until_ms else ""
-    return f"{session['fallbackBy']} ({session['fallbackFor']}{until})"
+    # As `ANOTHER_AGENT`, whose package would load pydantic.
+    by = session["fallbackBy"].removeprefix("agent:")
+    return f"{by} ({session['fallbackFor']}{until})"
 
 
 def pause_of(session: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.clock import format_duration, format_exact_duration, now_ms
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.config.model import QueueOverride
+from remoteclaw.config.model.agents import ANOTHER_AGENT
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.config.requests import request_settings
 from remoteclaw.errors import ConfigError
@@ -44,7 +45,8 @@ async def status(call: CommandCall) -> CommandReply:
         left_ms = (view.fallback_until_ms or 0) - now_ms()
         if view.fallback_until_ms is None or left_ms > 0:
             span = f", for {format_duration(left_ms)}" if left_ms > 0 else ""
-            lines.append(f"- answers meanwhile: {view.fallback_by} ({view.fallback_for}{span})")
+            by = view.fallback_by.removeprefix(ANOTHER_AGENT)
+            lines.append(f"- answers meanwhile: {by} ({view.fallback_for}{span})")
     try:
         works_in = f"`{await call.workspace()}`"
     except ConfigError as problem:

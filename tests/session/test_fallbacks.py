@@ -406,7 +406,7 @@ async def test_operators_see_who_answers_and_usage_counts_for_them(team: Team) -
 
     sid = accepted.session.sid[:8]
     command = ("send", "/status", "--channel", "test", "--from", "alice")
-    answers = "agent:second (the plan's limit, "
+    answers = "second (the plan's limit, "
     assert f"answers meanwhile {answers}until " in await output_of("sessions", "show", sid)
     step = "fallback attempt 1 agent:second: usage_limit of main"
     assert step in await output_of("sessions", "trace", sid)
