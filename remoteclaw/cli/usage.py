@@ -33,7 +33,7 @@ COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
 )
 @json_option
 def usage(by: str, days: int, as_json: bool) -> None:
-    """Add up the tokens, the time and the cost of turns and asides; show what is left of budgets.
+    """Add up tokens, time and cost; show what is left of budgets.
 
     ASIDES counts the messages that were answered or judged during a turn. INPUT counts the tokens
     that the model read and no cache had. ESTIMATED counts the tokens that the CLI does not report
