@@ -248,6 +248,9 @@ class TurnRunner:
             for entry in decode_all(raw, self._lease.session):
                 is_owner = is_owned_by(self._config, entry.message.provider, entry.message.from_)
                 if interrupts(running.turn, entry, is_owner=is_owner):
+                    # What waits for its budget would leave the turn without an answer.
+                    if running.budgets and await running.budgets.is_at_limit(entry):
+                        continue
                     running.interrupt()
 
     # -- the steps -----------------------------------------------------------------------------

@@ -656,6 +656,20 @@ async def test_an_owners_own_chat_shows_the_request_that_a_group_has_opened_with
     assert request.deliver == "channel"
 
 
+async def test_an_owner_at_the_limit_does_not_interrupt_another_persons_turn(agent: Stack) -> None:
+    """Nothing would replace what was interrupted."""
+    configure(agent, PERSON, queue={"mode": "interrupt", "debounce_ms": 0})
+    await spend(agent.fleet, 1000, scope="person test:alice")
+    first, task = await busy(agent, from_="cleo", **GROUP)
+    owners = await agent.append("from alice", **GROUP)
+    await renewed(agent, first, times=5)  # each renewal reports the newest message
+    go(agent)
+    await task
+
+    assert (await agent.outcome(first)).status == "done"
+    assert await _status(agent, owners) == "accepted"
+
+
 async def test_a_new_conversation_has_a_new_budget_and_nothing_is_decided_about_it(
     agent: Stack,
 ) -> None:
