@@ -272,7 +272,7 @@ class ChannelBridge:
         workspace: str | None = None,
         subdir: str | None = None,
     ) -> Prepared:
-        """Return the launch parameters of a turn's agent: steps 1 to 3.
+        """Return the launch parameters of a terminal's program: steps 1 to 3.
 
         With a `subdir`, it works there, below its workspace, in a conversation of its own.
         Raises `AgentUnavailable`.
@@ -283,7 +283,8 @@ class ChannelBridge:
         if subdir and (parts := Path(subdir).parts):
             run.spec = replace(run.spec, workspace=str(Path(root, *parts)))
         await look_up_session(run)
-        await build_system_prompts(run)
+        program = self._setup.runtime.terminal
+        await build_system_prompts(run, is_public=program is not None and program.shows_prompt)
         return Prepared(
             spec=with_program(run),
             root=root,

@@ -55,8 +55,11 @@ async def run_hooks_before_spawn(run: Run) -> None:
 # -- 3: system prompt --------------------------------------------------------------------------
 
 
-async def build_system_prompts(run: Run) -> None:
-    """Build the system prompts of an agent with RemoteClaw's tools, and of one without them."""
+async def build_system_prompts(run: Run, *, is_public: bool = False) -> None:
+    """Build the system prompts of an agent with RemoteClaw's tools, and of one without them.
+
+    If they are `is_public`, they have nothing of the agent's identity.
+    """
     setup = run.setup
     await _choose_identity(run)
     with_tools, without_tools = (
@@ -69,7 +72,7 @@ async def build_system_prompts(run: Run) -> None:
             has_files=setup.attachments is not None,
             sends_files=run.spec.permissions != "deny",
             tools=tools,
-            identity=run.identity,
+            identity=None if is_public else run.identity,
         )
         for tools in (run.spec.tools or (), ())
     )

@@ -132,6 +132,10 @@ class TerminalWatch(Protocol):
 class TerminalProgram(Protocol):
     """The CLI's own program for terminals."""
 
+    shows_prompt: bool
+    """Whether its command line, which all users of the host can read, has the system prompt of a
+    new conversation. That prompt then has nothing of the agent's identity."""
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:

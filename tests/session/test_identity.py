@@ -9,9 +9,11 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import Entry, SessionKey, Turn
+from remoteclaw.session.identity import SessionIdentity
+from tests.support.bridges import agent_bridge
 from tests.support.cli import run
-from tests.support.conversations import answers, drain, go, prompts, talk
+from tests.support.conversations import answers, drain, dying, go, prompts, talk
 from tests.support.stack import Stack, message
 
 DIRECT: dict[str, Any] = {"channel_id": "alice"}
@@ -56,6 +58,24 @@ async def test_a_direct_chat_has_the_text_about_its_person_and_their_language(
     assert group.files == {"SOUL.md": "You are Marvin."}
     assert (named.files["people/ada.md"], named.language) == ("Ada likes coffee.", "de")
     assert "people/test-alice.md" not in named.files
+
+
+@pytest.mark.parametrize(("name", "has_it"), [("claude", True), ("codex", False)])
+async def test_no_command_line_of_a_terminal_has_the_identity(
+    name: str, has_it: bool, stack: Stack, soul: Path
+) -> None:
+    """All users of the host can read codex' instructions; the next turn in the chat has them."""
+    entry = await stack.append("hello")
+    config = load_config(stack.home.config_file, {})
+    async with dying(stack, entry) as lease:
+        source = SessionIdentity(lease, config, stack.home)
+        opened = agent_bridge(stack.home, name, command=("sh",), identity=source)
+        async with opened as (bridge, *_):
+            entries = (Entry(entry.entry_id, message("hello")),)
+            prepared = await bridge.prepared(Turn(lease.session, entries))
+
+    texts = prepared.spec.system_prompt, prepared.spec.plain_prompt
+    assert ["You are Marvin." in prompt for prompt in texts] == [has_it, has_it]
 
 
 async def test_a_file_that_got_unusable_counts_as_it_was(stack: Stack, soul: Path) -> None:

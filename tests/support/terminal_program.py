@@ -208,6 +208,8 @@ class Watch:
 class ProgramTerminal:
     """The program as a terminal of a runtime, started and watched like a CLI."""
 
+    shows_prompt = False
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:

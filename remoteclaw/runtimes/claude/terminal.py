@@ -66,6 +66,8 @@ _AUTO = ("Bash", "Edit", "NotebookEdit", "Read", "Skill", "WebFetch", "WebSearch
 class ClaudeTerminal:
     """Claude Code in a terminal."""
 
+    shows_prompt = False
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:

@@ -57,6 +57,8 @@ _WITH_FILE = 'set -a; . "$0"; exec "$@"'
 class CodexTerminal:
     """Codex in a terminal."""
 
+    shows_prompt = True
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:

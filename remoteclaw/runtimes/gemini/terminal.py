@@ -44,6 +44,8 @@ priority = 999
 class GeminiTerminal:
     """Gemini CLI in a terminal."""
 
+    shows_prompt = False
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:

@@ -42,6 +42,8 @@ _ID = re.compile(r"ses_[A-Za-z0-9]+")
 class OpencodeTerminal:
     """OpenCode in a terminal."""
 
+    shows_prompt = False
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, prompt: str, run_dir: Path
     ) -> Launch:
