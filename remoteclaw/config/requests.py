@@ -27,10 +27,11 @@ NO_ACCOUNT = (
 )
 
 
-#: Why at the limit of a budget no owner is asked.
+#: Why at the limit of a budget no owner is asked, or not everywhere.
 NO_OWNERS = (
-    "nobody is asked at its limit, because no channel has owners: messages wait until the period "
-    "ends, or until `remoteclaw requests answer`. Set `owners` of a channel"
+    "at its limit, an owner is asked only in the terminal and on the page, if their own chat "
+    "reaches it, because no channel has owners; `remoteclaw requests` answers, too: set `owners` "
+    "of a channel and `chat` in [requests]"
 )
 NO_OWNER_ANSWERS = (
     "nobody is asked at its limit, because `who` in [requests] names no owner, and only owners "
@@ -88,17 +89,20 @@ def owners_place(config: Config, session: SessionKey) -> ChatPlace | None:
 def unasked_budget(config: Config, budget: Budget) -> str | None:
     """Return why no owner may be asked at the limit of a budget; None if one is, or none shall.
 
-    A table of a channel or a group can name a chat for its conversations only.
+    Without channels, owners are asked in the terminal and on the page. A table of a channel or a
+    group can name a chat for its conversations only.
     """
     if budget.at_limit != "ask":
         return None
     kind, _, name = budget.of.partition(":")
     agents = [name] if kind == "agent" else list(config.agents)
-    if not any(settings.owners for settings in config.channels.values()):
-        return NO_OWNERS
     tables = [config.requests, *(config.agents[agent].requests for agent in agents)]
     if any(_names_no_owner(config, table.who) for table in tables):
         return NO_OWNER_ANSWERS
+    if not config.accounts():
+        return None
+    if not any(settings.owners for settings in config.channels.values()):
+        return NO_OWNERS
     has_chat = config.requests.chat or all(config.agents[agent].requests.chat for agent in agents)
     return None if has_chat else NO_CHAT
 
