@@ -9,15 +9,19 @@ import orjson
 import pytest
 
 from remoteclaw.commands.answers import FOR_OWNERS, IS_BUDGET, NOT_YOURS, answer_request
+from remoteclaw.config.budgets import AppliedBudget
 from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Budget
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.budgets.words import left_text
+from remoteclaw.fleet.budgets.standing import Standing
+from remoteclaw.fleet.budgets.words import left_text, spent_text
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.requests.request import Request
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import Accepted
+from remoteclaw.messages import SessionKey
 from remoteclaw.session.notices import RESET
 from tests.conftest import shifted
 from tests.support.bridges import claude_script
@@ -305,6 +309,30 @@ async def test_a_higher_limit_in_the_configuration_wakes_what_waits(agent: Stack
     await serve(agent, first)
 
     assert said(await agent.outcome(first)) == "heard one, knew -"
+
+
+@pytest.mark.parametrize(
+    ("limit", "halves", "seconds", "left", "spent"),
+    [
+        (1, 0, 0.7, "1 of 1 minute", "0 of 1 minute"),
+        (1, 0, 48, "0.2 of 1 minute", "0.8 of 1 minute"),
+        (1, 0, 59.9, "0.1 of 1 minute", "0.9 of 1 minute"),
+        (1, 0, 61, "0 of 1 minute", "1 of 1 minute"),
+        (1, 1, 60, "0.5 of 1.5 minutes", "1 of 1.5 minutes"),
+        (2000, 0, 60_030, "999.5 of 2,000 minutes", "1,000.5 of 2,000 minutes"),
+    ],
+)
+def test_minutes_that_are_left_are_rounded_up_and_spent_ones_down(
+    limit: int, halves: int, seconds: float, left: str, spent: str
+) -> None:
+    applied = AppliedBudget(Budget(of="all", minutes=limit, per="day"), "all", "2026-11-26")
+    standing = Standing(applied, Usage(duration_ms=round(seconds * 1000)), halves)
+
+    assert left_text(standing) == f"all agents: {left} left today"
+    assert (
+        spent_text(standing, SessionKey("main", "test", "default", "c", "alice"))
+        == f"All agents have spent {spent} today."
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def spent_text(standing: Standing, session: SessionKey) -> str:
         case "tokens":
             sums = f"{spent:,.0f}", f"{limit:,.0f} tokens"
         case _:
-            sums = f"{math.floor(spent):,}", f"{math.floor(limit):,} minutes"
+            sums = _decimal(math.floor(spent * 10) / 10), f"{_decimal(limit)} {_minutes(limit)}"
     who = {"all": "All agents", "tree": f"The conversation `{session.place}` and its tasks"}
     return SPENT.format(
         who=who.get(kind, name),
@@ -83,7 +83,8 @@ def left_text(standing: Standing) -> str:
         if unit == "usd":
             sums.append(f"${left:,.2f} of ${limit:,.2f}")
         else:
-            sums.append(f"{math.floor(left):,} of {math.floor(limit):,} {unit}")
+            name = unit if unit == "tokens" else _minutes(limit)
+            sums.append(f"{_decimal(math.ceil(left * 10) / 10)} of {_decimal(limit)} {name}")
     when = {"day": " today", "month": " this month", None: ""}[standing.applied.budget.per]
     decided = {"": "", "lifted": " (no limit holds)", "stopped": " (stopped by an owner)"}
     text = f"{scope_name(standing.applied)}: {', '.join(sums)} left{when}"
@@ -114,6 +115,15 @@ def used_up(standing: Standing, end: datetime | None) -> str:
         until=time_text(end, " until"),
         ask=ASK_OWNER if standing.asks else RAISE,
     )
+
+
+def _decimal(number: float) -> str:
+    """Return a number with at most one decimal."""
+    return f"{number:,.1f}".removesuffix(".0")
+
+
+def _minutes(limit: float) -> str:
+    return "minute" if limit == 1 else "minutes"
 
 
 def _dollars(usd: float) -> str:
