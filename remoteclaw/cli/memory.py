@@ -60,4 +60,4 @@ def undo_memory(agent: str) -> None:
     if not undone.get("undone"):
         echo("There is no change to undo.")
         return
-    echo(f"Undone: {one_line(undone['undone'])} ({one_line(undone['by'])}).")
+    echo(f"Undone: {one_line(undone['undone'])}.")

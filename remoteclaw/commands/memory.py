@@ -9,7 +9,7 @@ NONE = (
     "{agent} has no memory: with `memory = true` in [agents.{agent}], it keeps what you ask it to "
     "remember."
 )
-UNDONE = "Undone: {what} ({by}). `/memory` shows what is left."
+UNDONE = "Undone: {what}. `/memory` shows what is left."
 UNDONE_HERE = "The last change of the memory is undone."
 NOT_HERE = "All people here would read the memory: send /memory in a direct chat."
 USAGE = "`/memory` shows the memory, and `/memory undo` takes back its last change."
@@ -25,7 +25,7 @@ async def memory(call: CommandCall) -> CommandReply:
             return CommandReply("There is no change of the memory to undo.")
         if call.is_group:
             return CommandReply(UNDONE_HERE)
-        return CommandReply(UNDONE.format(what=change.what, by=change.by))
+        return CommandReply(UNDONE.format(what=change.words))
     if wanted not in ("", "show"):
         return CommandReply(USAGE)
     if call.is_group:

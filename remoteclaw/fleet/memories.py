@@ -9,8 +9,9 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,11 @@ MAX_LOG = 30
 MAX_TRIES = 20
 #: How long another process may write the file, in seconds.
 LOCK_S = 5.0
+#: Who makes the changes that no turn makes.
+OPERATOR = "an operator"
+EDITED, REMOVED = "an edit", "removed: "
+#: The date of a line, and who wrote it, where.
+_STAMP = re.compile(r"- \d{4}-\d\d-\d\d \(.*?\): ")
 
 IS_FULL = (
     "Nothing was written: the memory of {agent} would have {size} bytes, and {most} are the most. "
@@ -44,6 +50,7 @@ REPLACE = (
     "Replace what matters least: `replaces` takes words of a line, and an empty text removes the "
     "line. The oldest line is: {oldest}"
 )
+SHORTEN = "Shorten it."
 REPLACE_THERE = "Have an owner replace a line in a direct chat: this one is read by others."
 NO_LINE = "Nothing was written: no line of the memory has {words!r}. Leave out replaces to add one."
 MANY_LINES = (
@@ -75,6 +82,14 @@ class MemoryChange:
     at_ms: int
     before: str
     """The text before it."""
+
+    @property
+    def words(self) -> str:
+        """The change and who made it, such as `“Tea, not coffee.”, by alice, telegram:7`."""
+        if self.what.startswith(EDITED):
+            return f"{self.what} by {self.by}"
+        text = f"“{_STAMP.sub('', self.what.removeprefix(REMOVED))}”, by {self.by}"
+        return f"the removal of {text}" if self.what.startswith(REMOVED) else text
 
     @classmethod
     def decode(cls, stored: str | bytes) -> Self:
@@ -132,8 +147,8 @@ class Memories:
 
         def changed(now: str) -> tuple[str, str]:
             merged = merge(base, text.strip(), now)
-            check_size(agent, merged, merged.splitlines())
-            return merged, "edited"
+            check_size(agent, merged, SHORTEN)
+            return merged, EDITED
 
         return await self._change(home, agent, changed, by=by, call=secrets.token_hex(16))
 
@@ -256,7 +271,7 @@ class Memories:
             if len(text.encode()) > MAX_MEMORY_BYTES:  # with what others have added
                 log.error("%s is too large: the memory stays as it was.", file.path)
                 return False
-            change = MemoryChange("edited", str(file.path), now_ms(), memory.text)
+            change = MemoryChange(f"{EDITED} of {file.path}", OPERATOR, now_ms(), memory.text)
             status, _ = await self._run(
                 agent,
                 memory,
@@ -328,18 +343,18 @@ def with_line(
         (number,) = found
         before = lines[number]
         changed = [*lines[:number], *([line] if line else []), *lines[number + 1 :]]
-        what = f"{line} (instead of: {before})" if line else f"removed: {before}"
+        what = f"{line} (instead of: {before})" if line else f"{REMOVED}{before}"
     result = "\n".join(changed)
-    check_size(agent, result, lines if is_private else ())
+    oldest = lines[0] if lines and is_private else None
+    check_size(agent, result, REPLACE.format(oldest=oldest) if oldest else REPLACE_THERE)
     return result, what
 
 
-def check_size(agent: str, text: str, lines: Sequence[str] = ()) -> None:
-    """Raise `CallRefused` if a memory is too large; it quotes the first one of `lines`."""
+def check_size(agent: str, text: str, what_to_do: str) -> None:
+    """Raise `CallRefused` if a memory is too large; its text ends with `what_to_do`."""
     size = len(text.encode())
     if size <= MAX_MEMORY_BYTES:
         return
-    what_to_do = REPLACE.format(oldest=lines[0]) if lines else REPLACE_THERE
     raise CallRefused(
         "INVALID_REQUEST",
         IS_FULL.format(

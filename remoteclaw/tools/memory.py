@@ -52,7 +52,7 @@ class MemoryText(Result):
 
 class MemoryUndone(Result):
     undone: str | None = None
-    """The change that was undone; null if there is none."""
+    """The change that was undone, with who had made it; null if there is none."""
     by: str | None = None
     """Who had made it, and where."""
 

@@ -1,6 +1,7 @@
 """An agent's memory: who may write to it, how it is told, and that nothing of it gets lost."""
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -402,7 +403,9 @@ async def test_a_removed_file_is_an_empty_memory_that_can_be_undone(stack: Stack
     file_of(stack).unlink()
 
     assert await text_of(stack) == ""
-    assert (await command(stack, "undo")).startswith("Undone: edited")
+    assert (await command(stack, "undo")).startswith(
+        f"Undone: an edit of {file_of(stack)} by an operator."
+    )
     assert (await text_of(stack)).endswith("one")
     assert file_of(stack).exists()
 
@@ -437,9 +440,20 @@ async def test_the_command_shows_and_undoes(stack: Stack) -> None:
     assert ": two\n```" in shown
     assert unknown == "`/memory` shows the memory, and `/memory undo` takes back its last change."
     assert undone == repeated
-    assert "two (instead of: " in undone
+    assert undone.startswith("Undone: “two (instead of: one)”, by alice, test:")
     assert none == "There is no change of the memory to undo."
     assert await text_of(stack) == ""
+
+
+async def test_undo_names_a_line_and_its_removal_with_who_it_was_once(stack: Stack) -> None:
+    own = await turn(stack)
+    await own.call("memory_write", text="one")
+    await own.call("memory_write", text="", replaces="one")
+
+    removal, line = await command(stack, "undo", "m2"), await command(stack, "undo", "m3")
+
+    assert re.fullmatch(r"Undone: the removal of “one”, by alice, test:\w+\. .*", removal)
+    assert re.fullmatch(r"Undone: “one”, by alice, test:\w+\. .*", line)
 
 
 @pytest.mark.usefixtures("directory")
@@ -452,10 +466,17 @@ async def test_remoteclaw_memory_shows_edits_and_undoes(stack: Stack, directory:
         shown = run(stack, "memory", "show", "main")
         undone = run(stack, "memory", "undo", "main")
         unknown = run(stack, "memory", "show", "nobody")
+        editor.write_text('#!/bin/sh\nprintf "%9000s" x | tr " " x > "$1"\n')
+        too_large = run(stack, "memory", "edit", "main", EDITOR=str(editor), VISUAL=str(editor))
 
     assert edited.stdout == "The memory of main has 16 of 8,192 bytes.\n", edited.stderr
     assert shown.stdout == "Alice likes tea.\n"
-    assert undone.stdout == "Undone: edited (an operator).\n"
+    assert undone.stdout == "Undone: an edit by an operator.\n"
+    assert too_large.returncode == 1
+    assert (
+        "Nothing was written: the memory of main would have 9,000 bytes, and 8,192 are the most. "
+        "Shorten it."
+    ) in too_large.stderr
     assert unknown.returncode == 1
     assert "There is no agent 'nobody'" in unknown.stderr
     assert file_of(stack).read_text() == ""

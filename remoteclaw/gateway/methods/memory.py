@@ -17,7 +17,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.requests import can_be_asked, request_settings
 from remoteclaw.config.tool_policy import approval_rule, is_owned_by
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.memories import Memory, with_line
+from remoteclaw.fleet.memories import OPERATOR, Memory, with_line
 from remoteclaw.fleet.requests.card import ShownCard, make_card, other_chat_note, request_args
 from remoteclaw.fleet.requests.request import Change, MemoryLine, Request, new_id
 from remoteclaw.gateway.call import Call, Handler
@@ -30,7 +30,6 @@ from remoteclaw.tools import memory as contract
 
 #: A line names at most this many people.
 MAX_NAMED = 3
-OPERATOR = "an operator"
 NOTICE = "(Remembered: {what} — `/memory undo` takes it back.)"
 CARD = "**{agent}**{about} wants to remember something. {why}:\n\n{block}"
 REQUESTED = (
@@ -230,7 +229,7 @@ async def _undo(call: Call, params: contract.MemoryParams) -> contract.MemoryUnd
     agent = _named(call.config, params.agent)
     change = await call.fleet.memories.undo(call.home, agent, call=call.id)
     return contract.MemoryUndone(
-        undone=change.what if change else None, by=change.by if change else None
+        undone=change.words if change else None, by=change.by if change else None
     )
 
 
