@@ -116,6 +116,9 @@ def answer_request(request: str, verdict: str, reason: str, words: str) -> None:
     which also allows changes to files for the rest of the conversation; after `deny`, the agent
     continues to plan.
 
+    For a budget, `once` allows half as much again, `conversation` lifts the limit until its period
+    ends, and `deny` refuses messages until then.
+
     The first answer counts.
     """
     if reason and verdict != "deny":

@@ -459,6 +459,15 @@ async def test_a_retried_dead_letter_stays_in_its_lane(stack: Stack) -> None:
     assert state == b"background"  # messages of people still have priority
 
 
+def test_the_help_of_an_answer_says_what_it_means_for_a_budget(directory: Path) -> None:
+    result = without_stack(directory, "requests", "answer", "--help")
+
+    assert (
+        "For a budget, `once` allows half as much again, `conversation` lifts the limit until its "
+        "period ends, and `deny` refuses messages until then."
+    ) in " ".join(result.stdout.split())
+
+
 async def test_dashboard_runs_rq_dashboard(stack: Stack) -> None:
     result = run(stack, "dashboard", "--help")
 
