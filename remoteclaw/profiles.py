@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from typing import Literal
 
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
+from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.web.profile import PROFILE as WEB
 from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
@@ -116,4 +117,6 @@ def id_problem(channel: str, id_: str, noun: Literal["id", "chat", "person"] = "
     profile = profile_of(channel)
     form = (profile.person_form if noun == "person" else None) or profile.id_form
     is_one = form is None or re.fullmatch(form, id_) is not None
+    if not is_one and form == WEB.person_form:
+        return f"which is no {noun} there: write {channel}:{ADMIN}{id_} or {channel}:{USER}{id_}"
     return "" if is_one else f"which is no {noun} there: ids have the form {form}"

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from remoteclaw.config.budgets import check_budgets
-from remoteclaw.config.model import ChannelConfig, Config
+from remoteclaw.config.model import ChannelConfig, Config, Price
 from remoteclaw.config.requests import check_chats
 from remoteclaw.config.rights import section_named
 from remoteclaw.config.tool_lists import check_tools
@@ -26,6 +26,16 @@ NOT_CONFIGURED = (
     "page, where you are the person `admin.NAME`. Move what you need to [channels.web], and remove "
     "[channels.{name}]."
 )
+#: A model's name whose dot TOML takes for the border between two sections.
+UNQUOTED = '[prices.{model}] needs quotes, because its name has a dot: write [prices."{model}"].'
+#: What is wrong with a value, by the type of pydantic's error. The value may be a secret.
+_BY_TYPE = {
+    "tuple_type": 'must be a list: write {key} = ["…"]',
+    "dict_type": "must be a table, not a value",
+    "model_type": "must be a table, not a value",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+}
 
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
@@ -150,14 +160,33 @@ def _explain(
     first = error.errors()[0]
     path = [str(part)[:100] for part in (*section, *first["loc"])]
     where = _source(path, sources) or file
+    if model := _unquoted_model(path, first["input"]):
+        return f"{where}: {UNQUOTED.format(model=model)}"
     *sections, key = _numbered(path) or [""]
     shown = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(path[:-1])
         hint = did_you_mean(key, valid, otherwise=f"it has {', '.join(map(repr, valid))}.")
         return f"{where}: {shown}has no key {key!r}; {hint}"
-    why = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{where}: {shown}{key} is missing."
+    why = _BY_TYPE.get(first["type"], "").format(key=key)
+    why = why or first["msg"].removeprefix("Value error, ")
     return f"{where}: {shown}{key} is not valid: {why}."
+
+
+def _unquoted_model(path: list[str], given: Any) -> str | None:
+    """Return the name of a model with a dot of which TOML has made sections; None if it has not.
+
+    `given` is the value of the key that is not known, or the section in which one is missing.
+    """
+    if path[:1] != ["prices"] or len(path) != 3 or not isinstance(given, dict):
+        return None
+    names = [path[1]] if path[2] in Price.model_fields else path[1:]
+    while inner := next((item for item in given.items() if isinstance(item[1], dict)), None):
+        name, given = inner
+        names.append(name)
+    return ".".join(names) if len(names) > 1 else None
 
 
 def _numbered(path: list[str]) -> list[str]:

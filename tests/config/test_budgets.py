@@ -82,7 +82,12 @@ def test_a_persons_own_budget_takes_the_place_of_everybodys_for_the_same_time(ho
 @for_each(
     ("text", "why"),
     [
-        ("[people.ada]\nids = []", "[people.ada] ids is not valid"),
+        (
+            "[people.ada]\nids = []",
+            "[people.ada] ids is not valid: is empty: name at least one id, such as telegram:1234.",
+        ),
+        ("[people.ada]\nlanguage = 'de'", "[people.ada] ids is missing."),
+        ("people = 1", "people is not valid: must be a table, not a value."),
         ("[people.ada]\nids = ['1']", "has '1': write CHANNEL:ID, such as telegram:1234"),
         ("[people.ada]\nids = [':1']", "write CHANNEL:ID"),
         ("[people.ada]\nids = ['web:']", "write CHANNEL:ID"),
@@ -98,7 +103,10 @@ def test_a_persons_own_budget_takes_the_place_of_everybodys_for_the_same_time(ho
             f"{CHANNELS}[people.ada]\nids = ['telegram:ada']",
             'people.ada.ids has "telegram:ada", which is no person there: ids have the form -?',
         ),
-        ("[people.ada]\nids = ['web:ada']", "ids have the form (admin|user)"),
+        (
+            "[people.ada]\nids = ['web:ada']",
+            "which is no person there: write web:admin.ada or web:user.ada.",
+        ),
         (
             "[people.ada]\nids = ['cli:admin.ada']",
             'who writes with `send` is "web:admin.ada", so write that.',
@@ -178,7 +186,16 @@ CODEX = "[agents.main]\nruntime = 'codex'\nmodel = 'gpt-5'\n"
             + budget("all", "usd = 1"),
             'codex of agents.main reports no cost: set [prices."mini"], or limit tokens.',
         ),
-        ("[prices.x]\ninput = 1", "[prices.x] output is not valid: Field required"),
+        ("[prices.x]\ninput = 1", "[prices.x] output is missing."),
+        ("[prices.x]\ninput = true\noutput = 1", "input is not valid: must be a number, not true."),
+        (
+            "[prices.gpt-5.1]\ninput = 1\noutput = 1",
+            '[prices.gpt-5.1] needs quotes, because its name has a dot: write [prices."gpt-5.1"].',
+        ),
+        (
+            "[prices.gpt-5]\ninput = 1\noutput = 1\n[prices.gpt-5.1.2]\ninput = 1\noutput = 1",
+            'write [prices."gpt-5.1.2"].',
+        ),
         ("[prices.x]\ninput = -1\noutput = 1", "[prices.x] input is not valid"),
         ("[fleet]\ntimezone = 'Berlin'", "must be a time zone such as Europe/Berlin"),
     ],

@@ -55,6 +55,22 @@ def test_an_unknown_key_suggests_the_nearest_key(home: Home, text: str, why: str
         ("[agents.main]\ncommand = []", "command is not valid"),
         ("[agents.'../evil']", "use letters, digits"),
         ("[agents]", "agents is not valid: is empty"),
+        ("[agents]\nmain = 3", "[agents] main is not valid: must be a table, not a value."),
+        *(
+            (
+                f"[agents.main]\n{key} = 'a'",
+                f'{key} is not valid: must be a list: write {key} = ["…"].',
+            )
+            for key in ("identity", "fallbacks", "allow", "env_pass")
+        ),
+        ("[agents.main]\nmemory = 'maybe'", "memory is not valid: must be true or false."),
+        ("[agents.main]\ncompact_at = 75", "is not valid: must be from 0 to 1: 0.75 is 75 %."),
+        ("[agents.main]\ncompact_at = -0.1", "is not valid: must be from 0 to 1: 0.75 is 75 %."),
+        (
+            "[agents.main]\ncompact_at = true",
+            "compact_at is not valid: must be a number, not true.",
+        ),
+        ("[fleet]\nworkers = true", "[fleet] workers is not valid: must be a number, not true."),
         (
             "[agents.main]\nenv_pass = ['A=b']",
             "has 'A' with more than a name: values belong in env",

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -159,6 +159,13 @@ class AgentConfig(AskingSection):
     """Which of RemoteClaw's tools the agent may use."""
     requests: RequestsConfig = Field(default_factory=RequestsConfig)
     """Who answers the agent's requests."""
+
+    @field_validator("compact_at", mode="before")
+    @classmethod
+    def _check_compact_at(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not 0 <= value <= 1:
+            raise ValueError("must be from 0 to 1: 0.75 is 75 %")
+        return value
 
     @field_validator("model", "task_model")
     @classmethod

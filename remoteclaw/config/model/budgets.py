@@ -17,7 +17,7 @@ _WHOLE = ("all", "person:*", "tree")
 class PersonConfig(Section):
     """A person, who may write with several accounts and on several channels."""
 
-    ids: Annotated[tuple[str, ...], BY_PEOPLE] = Field(min_length=1, max_length=100)
+    ids: Annotated[tuple[str, ...], BY_PEOPLE] = Field(max_length=100)
     """The person's ids, each as CHANNEL:ID, such as `telegram:1234`. In a terminal, with `send` and
     on the page, a person is `web:admin.NAME` or `web:user.NAME`."""
     language: Annotated[str | None, BY_PEOPLE] = None
@@ -26,6 +26,8 @@ class PersonConfig(Section):
     @field_validator("ids")
     @classmethod
     def _check_ids(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("is empty: name at least one id, such as telegram:1234")
         for each in value:
             check_person(each)
         return value

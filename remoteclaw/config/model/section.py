@@ -1,9 +1,9 @@
 """Shared parts of the configuration's sections: base class, bounds, declarations and checks."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from remoteclaw.clock import named_zone
 from remoteclaw.config.rights import by_people
@@ -27,6 +27,17 @@ class Section(DescribedModel):
     """The base class of sections: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number belongs; pydantic takes them for 1 and 0."""
+        if isinstance(value, bool) and info.field_name:
+            annotation = cls.model_fields[info.field_name].annotation
+            types = {annotation, *get_args(annotation)}
+            if types & {int, float} and bool not in types:
+                raise ValueError(f"must be a number, not {str(value).lower()}")
+        return value
 
 
 def zone_name(value: str) -> str:
