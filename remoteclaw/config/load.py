@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from remoteclaw.config.budgets import check_budgets
 from remoteclaw.config.model import ChannelConfig, Config, Price
 from remoteclaw.config.requests import check_chats
-from remoteclaw.config.rights import section_named
-from remoteclaw.config.tool_lists import check_tools
+from remoteclaw.config.rights import section_named, setting_paths
+from remoteclaw.config.tool_lists import check_tools, quoted
 from remoteclaw.errors import ConfigError, did_you_mean
 
 #: The channels of `remoteclaw send` and, in the past, of the terminal have no settings.
@@ -28,9 +28,8 @@ NOT_CONFIGURED = (
 )
 #: A model's name whose dot TOML takes for the border between two sections.
 UNQUOTED = '[prices.{model}] needs quotes, because its name has a dot: write [prices."{model}"].'
-#: What is wrong with a value, by the type of pydantic's error. The value may be a secret.
+#: What is wrong with a value, by the type of pydantic's error.
 _BY_TYPE = {
-    "tuple_type": 'must be a list: write {key} = ["…"]',
     "dict_type": "must be a table, not a value",
     "model_type": "must be a table, not a value",
     "bool_parsing": "must be true or false",
@@ -170,9 +169,22 @@ def _explain(
         return f"{where}: {shown}has no key {key!r}; {hint}"
     if first["type"] == "missing":
         return f"{where}: {shown}{key} is missing."
-    why = _BY_TYPE.get(first["type"], "").format(key=key)
-    why = why or first["msg"].removeprefix("Value error, ")
+    why = _BY_TYPE.get(first["type"], first["msg"].removeprefix("Value error, "))
+    if first["type"] == "tuple_type":
+        why = f"must be a list: write [{_entry(path, first['input'])}]"
     return f"{where}: {shown}{key} is not valid: {why}."
+
+
+def _entry(path: list[str], given: Any) -> str:
+    """Return what is in the place of a list as an entry of one, or "…" if it is secret."""
+    if not isinstance(given, str) or len(given) > 100:
+        return quoted("…")
+    tree: Any = given
+    for part in reversed(path):
+        tree = {part: tree}
+    *_, (setting, _) = setting_paths(Config, tree)
+    is_shown = setting.declaration is not None and not setting.declaration.secret
+    return quoted(given if is_shown else "…")
 
 
 def _unquoted_model(path: list[str], given: Any) -> str | None:

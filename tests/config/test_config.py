@@ -57,12 +57,16 @@ def test_an_unknown_key_suggests_the_nearest_key(home: Home, text: str, why: str
         ("[agents]", "agents is not valid: is empty"),
         ("[agents]\nmain = 3", "[agents] main is not valid: must be a table, not a value."),
         *(
-            (
-                f"[agents.main]\n{key} = 'a'",
-                f'{key} is not valid: must be a list: write {key} = ["…"].',
-            )
+            (f"[agents.main]\n{key} = 'a'", f'{key} is not valid: must be a list: write ["a"].')
             for key in ("identity", "fallbacks", "allow", "env_pass")
         ),
+        ("[agents.main]\nidentity.a = 'b'", 'must be a list: write ["…"].'),
+        ("[agents.main]\ncommand = 'run me'", 'command is not valid: must be a list: write ["…"].'),
+        (
+            "[agents.main.mcp_servers.x]\ncommand = 'y'\nargs = '--key=k'",
+            'args is not valid: must be a list: write ["…"].',
+        ),
+        ("[channels.telegram]\nowners = '7'", 'owners is not valid: must be a list: write ["7"].'),
         ("[agents.main]\nmemory = 'maybe'", "memory is not valid: must be true or false."),
         ("[agents.main]\ncompact_at = 75", "is not valid: must be from 0 to 1: 0.75 is 75 %."),
         ("[agents.main]\ncompact_at = -0.1", "is not valid: must be from 0 to 1: 0.75 is 75 %."),
