@@ -7,7 +7,7 @@ the place of a double one is ignored.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -161,7 +161,7 @@ def _explain(
     where = _source(path, sources) or file
     if model := _unquoted_model(path, first["input"]):
         return f"{where}: {UNQUOTED.format(model=model)}"
-    *sections, key = _numbered(path) or [""]
+    *sections, key = _numbered((*section, *first["loc"])) or [""]
     shown = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(path[:-1])
@@ -201,14 +201,14 @@ def _unquoted_model(path: list[str], given: Any) -> str | None:
     return ".".join(names) if len(names) > 1 else None
 
 
-def _numbered(path: list[str]) -> list[str]:
+def _numbered(path: Sequence[str | int]) -> list[str]:
     """Return a path for people: a section's position in a list is a part of the list's name."""
     shown: list[str] = []
     for position, part in enumerate(path):
-        if part.isdecimal() and shown and _valid_keys(path[: position + 1]):
-            shown[-1] += f" number {int(part) + 1}"
+        if isinstance(part, int) and shown and _valid_keys([*map(str, path[: position + 1])]):
+            shown[-1] += f" number {part + 1}"
         else:
-            shown.append(part)
+            shown.append(str(part)[:100])
     return shown
 
 

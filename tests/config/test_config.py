@@ -55,6 +55,10 @@ def test_an_unknown_key_suggests_the_nearest_key(home: Home, text: str, why: str
         ("[agents.main]\ncommand = []", "command is not valid"),
         ("[agents.'../evil']", "use letters, digits"),
         ("[agents]", "agents is not valid: is empty"),
+        (
+            "[channels.telegram.groups.1.tools]\ndeny = 'x'",
+            "[channels.telegram.groups.1.tools] deny",
+        ),
         ("[agents]\nmain = 3", "[agents] main is not valid: must be a table, not a value."),
         *(
             (f"[agents.main]\n{key} = 'a'", f'{key} is not valid: must be a list: write ["a"].')
