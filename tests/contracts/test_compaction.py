@@ -180,7 +180,7 @@ async def test_a_summary_that_the_model_refuses_leaves_the_conversation_as_it_is
     assert "my colour is green" in await stack.ask("RECALL")
 
 
-@pytest.mark.thorough("claude")
+@pytest.mark.thorough("claude", "opencode")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 async def test_a_stop_ends_a_summary_on_request(stack: Stack, cli: AgentCli) -> None:
     await started(stack, cli)
@@ -223,7 +223,7 @@ async def test_a_worker_that_is_killed_in_a_summary_on_request_makes_it_again(
 # -- the size -------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough("codex", "gemini")
+@pytest.mark.thorough("opencode", "gemini")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 async def test_the_size_of_the_conversation_is_known_after_a_turn(
     stack: Stack, cli: AgentCli

@@ -61,7 +61,7 @@ def refused(cli: AgentCli, since: int) -> list[dict[str, Any]]:
     return [request for request in cli.model.requests()[since:] if request["status"] != 200]
 
 
-@pytest.mark.thorough("claude", "opencode-in-stream", "codex-once", "claude-once")
+@pytest.mark.thorough("claude", "in-stream-opencode", "http-opencode", "once-codex")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 @pytest.mark.parametrize(
     "limit",
@@ -130,7 +130,7 @@ async def test_a_worker_that_dies_after_a_compaction_costs_no_message(
     assert await conversation(stack) == before
 
 
-@pytest.mark.thorough("claude", "gemini", "opencode-in-stream")
+@pytest.mark.thorough("claude", "gemini", "in-stream-opencode")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 @pytest.mark.parametrize("limit", [{}, {"in_stream": True}], ids=["http", "in-stream"])
 async def test_a_conversation_that_cannot_be_summarized_continues_from_notes(
@@ -191,7 +191,7 @@ async def test_a_turn_that_breaks_off_because_it_is_too_long_can_be_continued(
         assert (CONTEXT_LOST in failed) is (cli.name == "gemini")
 
 
-@pytest.mark.thorough("gemini", "opencode-image", "codex-in-stream", "claude-in-stream")
+@pytest.mark.thorough("gemini", "opencode", "in-stream-codex", "in-stream-claude")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 @pytest.mark.parametrize(
     "limit",
