@@ -130,7 +130,7 @@ async def test_a_worker_that_dies_after_a_compaction_costs_no_message(
     assert await conversation(stack) == before
 
 
-@pytest.mark.thorough("claude", "gemini", "in-stream-opencode")
+@pytest.mark.thorough("claude", "gemini", "opencode")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 @pytest.mark.parametrize("limit", [{}, {"in_stream": True}], ids=["http", "in-stream"])
 async def test_a_conversation_that_cannot_be_summarized_continues_from_notes(
