@@ -82,7 +82,7 @@ async def write(page: Page, text: str) -> None:
 async def faults_of(page: Page) -> AsyncIterator[str]:
     """Yield the accessibility faults that axe finds in the shown page."""
     await page.set_viewport_size(PHONE)
-    await page.emulate_media(color_scheme="dark")
+    await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
     for _ in range(2):
         is_there = await page.evaluate("'axe' in window")
         found = await (Axe("0") if is_there else Axe()).run(page)

@@ -52,7 +52,7 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
         await expect(message).to_be_focused()
         assert "chat.js" in fetched
         assert "session_panel.js" not in fetched
-        assert later >= {"fleet.js", "dead_letters.js", "doctor.js", "lazy_views.css"}
+        assert later >= {"fleet.js", "dead_letters.js", "doctor.js", "data.css"}
 
         await message.fill("half of a thought")
         await page.get_by_role("link", name="Requests").click()

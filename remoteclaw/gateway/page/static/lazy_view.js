@@ -11,7 +11,7 @@ let styles = null;  // resolves once the style sheet of these views is loaded
 
 function loadStyles() {
   return styles ??= new Promise((done) => document.head.append(
-    el("link", { rel: "stylesheet", href: "/page/lazy_views.css", onload: done, onerror: done })));
+    el("link", { rel: "stylesheet", href: "/page/data.css", onload: done, onerror: done })));
 }
 
 /** Return a view that is filled once `load()` resolves to a function: with the view that this returns for `args`. */
