@@ -11,7 +11,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.events import MAKES_ROOM, PlanStep, ToolActivity, ToolUseEvent
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import ChannelMessage, SessionKey, tool_label
 
 #: A compaction among the tools; no CLI has such an id.
 COMPACTION_ID = "compaction of the conversation"
@@ -44,7 +44,7 @@ def label_of(
     event: ToolUseEvent, shown: str, scrubber: Scrubber, workspace: str
 ) -> tuple[str, str]:
     """Return a tool's name and main argument; without the argument if `shown` is "names"."""
-    name = scrubber.line(event.tool_name, MAX_NAME_CHARS)
+    name = scrubber.line(tool_label(event.tool_name), MAX_NAME_CHARS)
     if shown == "names":
         return bare_name(name), ""
     argument = scrubber.line(_main_argument(event.input, workspace), MAX_ARGUMENT_CHARS)

@@ -10,11 +10,11 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.host.process import read_beginning
+from remoteclaw.host.git import GIT_S, Git, git_in
 from remoteclaw.host.terminal import fenced, printable
 
 #: The longest diff that is shown, in bytes: a few screens.
@@ -23,20 +23,11 @@ MAX_BYTES = 12_000
 MAX_NEW_FILES = 100
 #: The largest index that is copied, in bytes: that of a million files.
 MAX_INDEX_BYTES = 200_000_000
-#: Time limit of each git command, in seconds.
-GIT_S = 10.0
 #: The commit to compare with in a repository without commits: the hash of git's empty tree.
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NO_GIT = "git is not installed on this computer, so nothing can be compared."
 NO_REPOSITORY = "`{workspace}` is in no git repository, so there is nothing to compare it with."
 FAILED = "git could not compare `{workspace}` within {seconds:.0f} s: run `git diff` there."
-
-_OPTIONS = (
-    "--no-pager",
-    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.attributesFile=/dev/null", "-c", "core.quotePath=false"),
-    *("-c", "core.bigFileThreshold=1m"),  # larger files are only named
-)
 
 
 async def diff(call: CommandCall) -> CommandReply:
@@ -45,13 +36,11 @@ async def diff(call: CommandCall) -> CommandReply:
 
 
 def _changes(workspace: Path) -> str:
-    git = shutil.which("git")
-    if git is None:
+    repository = git_in(workspace)
+    if repository is None:
         return NO_GIT
     with tempfile.TemporaryDirectory() as directory:
         temporary = Path(directory)
-        env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        repository = _Git(git, workspace, {**env, "LANG": "C.UTF-8", "GIT_OPTIONAL_LOCKS": "0"})
         queries = ("--show-toplevel", "--git-path", "index", "--git-path", "objects")
         # rev-parse reads the configuration, but runs none of the programs that it names.
         output = repository.run("rev-parse", "--path-format=absolute", *queries)
@@ -59,7 +48,7 @@ def _changes(workspace: Path) -> str:
             return NO_REPOSITORY.format(workspace=workspace)
         head = repository.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         commit = head.decode().strip() if head else EMPTY_TREE
-        borrower = _create_borrower(temporary, git, workspace, paths, commit)
+        borrower = _create_borrower(temporary, repository, paths, commit)
         text = _compare(borrower, temporary, commit)
     if text is None:
         return FAILED.format(workspace=workspace, seconds=GIT_S)
@@ -69,24 +58,8 @@ def _changes(workspace: Path) -> str:
     return f"Changed in `{workspace}` since {since}:\n\n{_block(text)}"
 
 
-class _Git:
-    """The git program, run in `directory` with the environment `env`."""
-
-    def __init__(self, program: str, directory: Path, env: Mapping[str, str]) -> None:
-        self._program = program
-        self._directory = directory
-        self._env = env
-
-    def run(self, *arguments: str, max_bytes: int = 1_000_000) -> bytes | None:
-        """Return git's output, at most about `max_bytes` of it; None if git fails."""
-        argv = (self._program, "-C", str(self._directory), *_OPTIONS, *arguments)
-        return read_beginning(argv, env=self._env, timeout_s=GIT_S, max_bytes=max_bytes)
-
-
-def _create_borrower(
-    directory: Path, git: str, workspace: Path, paths: list[str], commit: str
-) -> _Git:
-    """Create a repository in `directory` that borrows the workspace's, and return git for it.
+def _create_borrower(directory: Path, git: Git, paths: list[str], commit: str) -> Git:
+    """Create a repository in `directory` that borrows the workspace's, and return `git` for it.
 
     `paths` are the top directory, the index and the objects of the workspace's repository.
     """
@@ -111,7 +84,7 @@ def _create_borrower(
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_TERMINAL_PROMPT": "0",
     }
-    return _Git(git, workspace, env)
+    return replace(git, env=env)
 
 
 def _is_copyable(index: Path) -> bool:
@@ -123,7 +96,7 @@ def _is_copyable(index: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_size <= MAX_INDEX_BYTES
 
 
-def _compare(git: _Git, directory: Path, commit: str) -> bytes | None:
+def _compare(git: Git, directory: Path, commit: str) -> bytes | None:
     """Return a summary of the changes since `commit`, and the diff; None if git fails.
 
     New files are first added to the index in `directory`, so that the diff includes them.

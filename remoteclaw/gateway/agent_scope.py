@@ -22,6 +22,7 @@ from remoteclaw.tools.sessions import WriteParams
 #: The parameter by which each method names a session. If a call leaves it out, the handler chooses
 #: among the agents of the narrowed configuration.
 _SESSION_PARAMETERS = {
+    "chat.files": "session_key",
     "chat.history": "session_key",
     "chat.waiting": "session_key",
     "chat.open": "session_key",
@@ -61,7 +62,7 @@ _SELF_LIMITED = frozenset(
     )
 )
 #: The methods that send messages to the session's chat or show its messages.
-_IN_CHAT = frozenset(("chat.history", "chat.open", "chat.send", "chat.waiting"))
+_IN_CHAT = frozenset(("chat.files", "chat.history", "chat.open", "chat.send", "chat.waiting"))
 _ALLOWED = frozenset((*_SESSION_PARAMETERS, *_RUN_PARAMETERS, *_SELF_LIMITED))
 
 

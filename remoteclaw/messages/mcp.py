@@ -1,12 +1,17 @@
 """The MCP servers of an agent."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["OWN_SERVER", "McpServerConfig"]
+__all__ = ["OWN_SERVER", "McpServerConfig", "tool_label"]
 
 #: The name of RemoteClaw's own MCP server in the configurations of agents.
 OWN_SERVER = "remoteclaw"
+#: The beginning of its tools' names, in the forms of claude and codex, of gemini, and of opencode.
+_OWN_PREFIX = re.compile(rf"\A(?:mcp__{OWN_SERVER}__|mcp_{OWN_SERVER}_|{OWN_SERVER}_)(?=.)")
+#: The name of another server's tool, in the form of claude and codex.
+_MCP_TOOL = re.compile(r"\Amcp__(.+?)__(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,8 @@ class McpServerConfig:
             raise ValueError("has a url, so args and env mean nothing: leave them out")
         if self.command is not None and self.headers:
             raise ValueError("has a command, so headers mean nothing: leave them out")
+
+
+def tool_label(name: str) -> str:
+    """Return a tool's name for people: without RemoteClaw's server, `SERVER/TOOL` for others'."""
+    return _MCP_TOOL.sub(r"\1/\2", _OWN_PREFIX.sub("", name, count=1))

@@ -49,6 +49,14 @@ class OpenedChat(PauseFacts):
     """The caller's id in the conversation; null if the session is none of theirs."""
     conversation: str | None
     """The conversation's id; null for the first one, and if the session is none."""
+    name: str | None
+    """The session's label or title, as its list shows it; null while it has none."""
+    runtime: str
+    """The agent's CLI; `demo` is the agent that answers while no CLI is installed."""
+    model: str | None
+    """The model of the next turn; null for the CLI's default."""
+    permissions: str
+    """What happens when the agent wants to use a tool: `ask`, `edits`, `auto` or `deny`."""
     workspace: str
     """The directory in which the agent works."""
     state: str
@@ -76,6 +84,21 @@ class WaitingParams(Params):
 class WaitingMessages(Result):
     messages: tuple[str, ...]
     """The ids of the messages that no turn answers yet, oldest first."""
+
+
+class FilesParams(Params):
+    session_key: SessionKeyText
+    """The key of one of the caller's conversations."""
+    like: Annotated[str, Field(max_length=200)] = ""
+    """Letters that the paths contain."""
+    limit: Annotated[int, Field(ge=1, le=50)] = 8
+    """The maximum number of paths."""
+
+
+class WorkspaceFiles(Result):
+    paths: tuple[str, ...]
+    """Paths of files in the agent's workspace, relative to it, the likeliest first. Hidden files
+    are left out, and those that git ignores."""
 
 
 class ChatHistoryParams(Params):
@@ -165,6 +188,14 @@ METHODS = (
         description="Return the messages of a conversation that wait for their turn.",
         params=WaitingParams,
         result=WaitingMessages,
+        scope="write",
+    ),
+    Method(
+        name="chat.files",
+        description="Return paths in the workspace of a conversation's agent, with which a person "
+        "names files in a message.",
+        params=FilesParams,
+        result=WorkspaceFiles,
         scope="write",
     ),
     Method(

@@ -7,6 +7,7 @@ import pytest
 from remoteclaw.bridge.activity import MAX_ARGUMENT_CHARS, MAX_TOOLS, Activity, label_of
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.events import ToolActivity, ToolUseEvent
+from remoteclaw.messages import tool_label
 from tests.support.rows import for_each
 
 SCRUBBER = Scrubber(["swordfish"])
@@ -53,7 +54,15 @@ def label(tool: str, shown: str = "arguments", **arguments: Any) -> tuple[str, s
 def test_the_label_of_a_tool_has_its_most_informative_argument(
     tool: str, arguments: dict[str, Any], argument: str
 ) -> None:
-    assert label(tool, **arguments) == (tool, argument)
+    assert label(tool, **arguments) == (tool_label(tool), argument)
+
+
+def test_a_tool_of_a_server_has_a_name_that_people_can_read() -> None:
+    """In every chat, whatever the CLI calls it."""
+    for prefix in ("mcp__remoteclaw__", "mcp_remoteclaw_", "remoteclaw_", ""):
+        assert label(f"{prefix}message_send")[0] == "message_send"
+    assert label("mcp__github__create_issue")[0] == "github/create_issue"
+    assert label("mcp__remoteclaws__x")[0] == "remoteclaws/x"
 
 
 def test_a_long_argument_of_a_tool_is_truncated() -> None:
@@ -64,7 +73,7 @@ def test_a_long_argument_of_a_tool_is_truncated() -> None:
 
 @pytest.mark.parametrize(
     ("tool", "name"),
-    [("Bash", "Bash"), ("mcp__a__b", "mcp__a__b"), ("Run `git push`", "a tool"), ("", "a tool")],
+    [("Bash", "Bash"), ("mcp__a__b", "a/b"), ("Run `git push`", "a tool"), ("", "a tool")],
 )
 def test_the_setting_names_shows_only_the_names_of_tools(tool: str, name: str) -> None:
     """A title, which some agents report instead of a name, is not shown."""

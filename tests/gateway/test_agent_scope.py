@@ -28,8 +28,15 @@ from tests.support.stack import Stack, message
 
 #: The methods that a token for one agent may call; all others are refused.
 ALLOWED = {
-    *("outcomes.wait", "agents.list", "chat.history", "chat.open", "chat.send"),
-    *("chat.waiting", "push.key", "push.subscribe", "push.unsubscribe", "push.visible"),
+    *("outcomes.wait", "agents.list", "chat.files", "chat.history", "chat.open"),
+    *(
+        "chat.send",
+        "chat.waiting",
+        "push.key",
+        "push.subscribe",
+        "push.unsubscribe",
+        "push.visible",
+    ),
     *("health", "sessions.archive", "sessions.history", "sessions.label", "sessions.write"),
     *("sessions.search", "sessions.send", "sessions.show", "sessions.stop", "sessions.subscribe"),
     *("sessions.retry", "tasks.tree", "sessions.unsubscribe"),
@@ -223,6 +230,7 @@ async def test_a_token_for_one_agent_has_the_conversations_with_this_agent_only(
             ("chat.open", {**about, "follow": "nothing"}),
             ("chat.history", {**about, "before": "9-0"}),
             ("chat.waiting", about),
+            ("chat.files", about),
             ("chat.send", {**about, **written}),
         ):
             refusal = f"NOT_FOUND: There is no session '{key}' that this token may see."

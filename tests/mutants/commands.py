@@ -41,8 +41,8 @@ MUTANTS = (
     ),
     Mutant(
         "a program that a repository configures and git runs",
-        before="return _Git(git, workspace, env)",
-        after="return _Git(git, workspace, {'PATH': os.environ['PATH']})",
+        before="return replace(git, env=env)",
+        after="return git",
         test="test_diff_runs_no_program_that_the_repository_configures",
     ),
     Mutant(

@@ -127,6 +127,7 @@ PROMISED = {
         ),
         "chat.history": (None, "sessionKey before limit?", "FYYY FFFF"),
         "chat.waiting": (None, "sessionKey", "FYYY FFFF"),
+        "chat.files": (None, "sessionKey like? limit?", "FYYY FFFF"),
         "chat.send": (
             None,
             "sessionKey messageId text? replyTo? files? answer? reaction? isBackground? waits?",

@@ -1,5 +1,6 @@
 """Handlers of people's chats: conversations on the page and in terminals, and other sessions."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import Mapping
@@ -27,8 +28,10 @@ from remoteclaw.gateway.chats import event_payload, read_earlier
 from remoteclaw.gateway.methods.sessions import pause_of
 from remoteclaw.gateway.rights import check_sender
 from remoteclaw.host.terminal import shortened
+from remoteclaw.host.workspace_files import paths_like
 from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
+from remoteclaw.runtimes import detect_runtime
 from remoteclaw.tools import chat as contract
 
 #: A session that is opened shows at most this many unanswered messages, `MAX_CHARS` of each.
@@ -67,6 +70,10 @@ async def _open(call: Call, params: contract.OpenChatParams) -> contract.OpenedC
         agent=session.agent,
         person=session.user if is_own else None,
         conversation=session.thread if is_own else None,
+        name=view.name or None if view else None,
+        runtime=settings.runtime or detect_runtime()[0],
+        model=view.model_in(call.config) if view else settings.model,
+        permissions=settings.permissions,
         workspace=str(call.home.workspace(session.agent, settings)),
         state=view.shown_status if view else "idle",
         waiting=view.waiting if view else 0,
@@ -123,6 +130,15 @@ async def _waiting(call: Call, params: contract.WaitingParams) -> contract.Waiti
     entries = await call.fleet.inbound.unanswered(sid)
     waiting = (entry.message.id for entry in entries if entry.id not in answered)
     return contract.WaitingMessages(messages=tuple(waiting))
+
+
+async def _files(call: Call, params: contract.FilesParams) -> contract.WorkspaceFiles:
+    session = await _conversation(call, params.session_key)
+    view = await call.fleet.sessions.view(session.sid)
+    agent = call.config.agent(session.agent, view.project if view else None)
+    workspace = call.home.workspace_path(*agent)
+    paths = await asyncio.to_thread(paths_like, workspace, params.like, params.limit)
+    return contract.WorkspaceFiles(paths=tuple(paths))
 
 
 async def _conversation(call: Call, named: str) -> SessionKey:
@@ -383,5 +399,6 @@ HANDLERS: Mapping[str, Handler] = {
     "chat.open": _open,
     "chat.history": _history,
     "chat.waiting": _waiting,
+    "chat.files": _files,
     "chat.send": _send,
 }

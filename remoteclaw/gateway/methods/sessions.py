@@ -19,7 +19,7 @@ from remoteclaw.gateway.search import MAX_SESSIONS, search_records
 from remoteclaw.gateway.session_access import current_session, find_session, may_see
 from remoteclaw.gateway.traces import find_message, message_trace, read_trace
 from remoteclaw.host.terminal import shortened
-from remoteclaw.messages import reference
+from remoteclaw.messages import reference, tool_label
 from remoteclaw.session.record import as_markdown, count_messages, current_record, read_lines
 from remoteclaw.tasks.branches import copyable
 from remoteclaw.tools import sessions as contract
@@ -246,7 +246,7 @@ def _item(recorded: Mapping[str, Any], *, for_agent: bool) -> contract.HistoryIt
         text=shortened(text, max_chars),
         from_=recorded.get("from"),
         from_id=recorded.get("from_id"),
-        tool=recorded.get("name"),
+        tool=tool_label(recorded["name"]) if "name" in recorded else None,
         **({} if for_agent else {name: recorded.get(name) for name in OPERATOR_FIELDS}),
     )
 

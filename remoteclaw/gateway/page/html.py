@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape, unescape
 
+from remoteclaw.gateway.page.highlighting import code_html
 from remoteclaw.markdown import (
     Block,
     CodeBlock,
@@ -62,8 +63,8 @@ def _block(block: Block, level_offset: int) -> Iterator[str]:
             yield from _within(f"h{min(6, max(FIRST_HEADING, level + level_offset))}", spans)
         case CodeBlock(language, text):
             # `tabindex` makes a wide block scrollable with the keyboard.
-            yield f'<pre tabindex="0" data-language="{escape(language)}"><code>{escape(text)}'
-            yield "</code></pre>"
+            yield f'<pre tabindex="0" data-language="{escape(language)}"><code>'
+            yield f"{code_html(language, text)}</code></pre>"
         case ListBlock():
             yield from _list(block, level_offset)
         case Table():

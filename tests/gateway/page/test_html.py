@@ -1,10 +1,13 @@
 """The HTML of Markdown texts on the page: it contains known tags only."""
 
+import time
+from html import escape
 from html.parser import HTMLParser
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from remoteclaw.gateway.page.highlighting import LANGUAGES, MAX_CHARS, MAX_LINE_CHARS, code_html
 from remoteclaw.gateway.page.html import hides_words, html_of
 from tests.support.rows import for_each
 
@@ -100,6 +103,7 @@ PIECES = st.sampled_from([*VECTORS, "\n", "> ", "- ", "|", "`", "]("])
 
 
 @example('```"><script>\n```')
+@example("```html\n<script>alert(1)</script>\n```")
 @given(st.text() | st.lists(PIECES).map("".join))
 def test_any_text_is_rendered_to_known_tags_only(text: str) -> None:
     check(html_of(text))
@@ -118,7 +122,9 @@ def test_all_markdown_elements_are_rendered() -> None:
         "https://e.example/?a=1&amp;b=2</a></p>"
         '<ol start="3"><li>one</li><li>two<ul><li class="task">'
         '<span role="img" aria-label="done">☑</span> done</li></ul></li></ol>'
-        '<pre tabindex="0" data-language="python"><code>print(1 &lt; 2)</code></pre>'
+        '<pre tabindex="0" data-language="python"><code><span class="f">print</span>('
+        '<span class="n">1</span> <span class="o">&lt;</span> <span class="n">2</span>)'
+        "</code></pre>"
         '<div class="table" tabindex="0"><table><thead><tr><th class="left">a</th>'
         '<th class="right">b</th></tr></thead><tbody><tr><td class="left">1</td>'
         '<td class="right"><em>2</em></td></tr></tbody></table></div>'
@@ -136,3 +142,30 @@ def test_html_hides_the_words_of_links_definitions_and_entities() -> None:
         assert not hides_words(whole), whole
     for partly in ("a [b](https://c)", "a\n\n[x]: /evil", "a&#8238;b", "![a](b)", "a\n1986. b"):
         assert hides_words(partly), partly
+
+
+#: What could end the block, or hide a part of it.
+DECEPTIVE = "</code></pre><script>alert(1)</script> \u202e\u2028<!-- {{"
+
+
+@for_each("language", [*sorted(LANGUAGES), "diff", "TS", "py", "no such", "", "python title=x"])
+def test_highlighting_changes_no_character(language: str) -> None:
+    text = "def f(x):\n\t# <b>\n  return 'é' + 1 \r\n\n+++ a\n-b\n@@ c\n" + DECEPTIVE
+    assert Seen(code_html(language, text)).text == Seen(escape(text)).text
+
+
+def test_a_block_that_would_take_long_stays_plain() -> None:
+    """The grammars of some languages need seconds for a long block or a long line."""
+    for text in ("x = 1\n" * (MAX_CHARS // 6 + 1), "a:" * MAX_LINE_CHARS):
+        assert code_html("ini", text) == text
+    before = time.thread_time()
+    html = code_html("csharp", "a\n" * (MAX_CHARS // 2))  # 6 seconds without the limit
+    assert time.thread_time() - before < 1
+    assert Seen(html).text == "a\n" * (MAX_CHARS // 2)
+
+
+def test_a_diff_has_a_class_for_each_changed_line() -> None:
+    assert code_html("diff", "@@ 1\n a\n-b\n+<c>") == (
+        '<span class="hunk">@@ 1\n</span> a\n<span class="removed">-b\n</span>'
+        '<span class="added">+&lt;c&gt;</span>'
+    )
