@@ -11,7 +11,7 @@ import click
 from remoteclaw.cli.access import call_method
 from remoteclaw.cli.output import echo, echo_json, json_option, short_id
 from remoteclaw.cli.sessions import pause_of
-from remoteclaw.clock import now_ms
+from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
@@ -42,8 +42,8 @@ def _print(fleet: Mapping[str, Any]) -> None:
         suffix = "" if worker["isOurs"] else ", and not started as `remoteclaw worker`"
         host = one_line(worker["host"])
         echo(f"  {worker['state']:<9} pid {worker['pid']} on {host}{suffix}")
-    hints = sum(lane["hints"] for lane in fleet["lanes"])
-    echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+    echo(f"turns     {_turns(fleet)}")
+    echo(f"today     {_today(fleet['today'])}")
     without = "none here, so agents have no tools: run `remoteclaw gateway`"
     echo(f"gateway   {fleet['gateway'] or without}")
     if "sweeper" in problems:
@@ -64,6 +64,30 @@ def _print(fleet: Mapping[str, Any]) -> None:
         echo(f"memory    {problems['redis']}")
     if letters := fleet["deadLetters"]:
         echo(f"dead      {letters}: see `remoteclaw deadletters list`")
+
+
+def _turns(fleet: Mapping[str, Any]) -> str:
+    """Return how many turns run, how many sessions wait, and for what."""
+    running, waiting, postponed = fleet["running"], fleet["waiting"], fleet["postponed"]
+    since_ms = fleet.get("waitingSinceMs")
+    oldest = f", the oldest for {format_duration(fleet['atMs'] - since_ms)}" if since_ms else ""
+    parts = [
+        f"{running} {'runs' if running == 1 else 'run'}",
+        f"{waiting} {'waits' if waiting == 1 else 'wait'} for a worker{oldest}",
+    ]
+    if postponed:
+        parts.append(f"{postponed} {'is' if postponed == 1 else 'are'} postponed")
+    if asked := fleet["openRequests"]:
+        parts.append(f"{asked} {'request waits' if asked == 1 else 'requests wait'} for an answer")
+    return "; ".join(parts)
+
+
+def _today(used: Mapping[str, Any]) -> str:
+    from remoteclaw.events import format_cost
+
+    cost = format_cost(used["costUsd"])
+    turns = f"{used['turns']:,} {'turn' if used['turns'] == 1 else 'turns'}"
+    return f"{turns}, {cost}" if cost else turns
 
 
 @click.command()

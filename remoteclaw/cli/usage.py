@@ -18,7 +18,7 @@ COLUMNS = ("TURNS", "ASIDES", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT")
 @click.command()
 @click.option(
     "--by",
-    type=click.Choice(("agent", "session", "day")),
+    type=click.Choice(("agent", "session", "day", "hour")),
     default="agent",
     show_default=True,
     help="What each row sums up.",
@@ -39,7 +39,8 @@ def usage(by: str, days: int, as_json: bool) -> None:
     that the model read and no cache had. ESTIMATED counts the tokens that the CLI does not report
     and that are estimated; without any, it is not shown. Days are those of the time zone in [fleet]
     of the configuration. COST is in US dollars, if the agent CLI reports it or [prices] has the
-    model; under a subscription, it is the price of the same tokens without one.
+    model; under a subscription, it is the price of the same tokens without one. LONGEST WAIT is how
+    long a message waited for its turn; it and hours are known for eight days.
     """
     from remoteclaw.events import format_cost
 
@@ -63,21 +64,27 @@ def usage(by: str, days: int, as_json: bool) -> None:
             *((row["estimatedTokens"],) if has_estimates else ()),
             format_exact_duration(row["durationMs"]),
             format_cost(row["costUsd"]) or "-",
+            *((_wait(row),) if by in ("day", "hour") else ()),
         )
 
+    waits = ("LONGEST WAIT",) if by in ("day", "hour") else ()
     headers = ("SESSION", "TITLE") if by == "session" else (by.upper(),)
     estimates = ("ESTIMATED",) if has_estimates else ()
     print_result(
         result,
         "rows",
         as_json=as_json,
-        headers=(*headers, *COLUMNS, *estimates, "TIME", "COST"),
+        headers=(*headers, *COLUMNS, *estimates, "TIME", "COST", *waits),
         row=cells,
         empty="No agent has taken a turn in these days.",
         cut_column="TITLE" if by == "session" else "",
     )
     if not as_json:
         print_budgets(result)
+
+
+def _wait(row: Mapping[str, Any]) -> str:
+    return "-" if (wait_ms := row.get("waitMs")) is None else format_exact_duration(wait_ms)
 
 
 def print_budgets(result: Mapping[str, Any]) -> None:

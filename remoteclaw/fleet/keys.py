@@ -309,6 +309,12 @@ def usage_day(day: str) -> str:
     return f"rc:usage-day:{day}"
 
 
+def usage_hour(hour: str) -> str:
+    """Hash: the tokens, time and cost of each `agent NAME` in an hour (2026-11-26T09), as numbers;
+    `wait` is the longest wait of a message whose turn ended then, in milliseconds; 9 days."""
+    return f"rc:usage-hour:{hour}"
+
+
 def spent(period: str) -> str:
     """Hash: the tokens, time and cost of a day or a month (2026-11-26, 2026-11), as numbers: of
     `all`, of each `agent NAME` and of each `person NAME`, whose shares of a turn add up to it; 93

@@ -20,7 +20,7 @@ CHANNELS: Mapping[str, tuple[str, ...]] = {
     "cron.runs": (keys.CRON_UPDATES,),
     "cron.status": (keys.CRON_UPDATES,),
     "usage": (keys.SESSION_UPDATES,),
-    "fleet.status": (keys.SESSION_UPDATES,),
+    "fleet.status": (keys.SESSION_UPDATES, keys.REQUEST_UPDATES),
     "deadletters.list": (keys.SESSION_UPDATES,),
 }
 #: The methods whose results also change without an announcement, as when a worker was killed. The

@@ -109,9 +109,32 @@ class Problem(Result):
     """What is wrong, and what to do."""
 
 
+class Today(Result):
+    """What all agents have used today, in the time zone of the installation, as in `usage`."""
+
+    turns: int
+    cost_usd: float | None
+    """The cost; null if no agent's CLI reports costs."""
+
+
 class FleetResult(Result):
     at_ms: int
     """The gateway's time. All times in this result are in milliseconds since 1970."""
+    host: str
+    """The name of the gateway's computer, as in `workers`, `agents` and `adapters`."""
+    running: int
+    """How many turns run."""
+    waiting: int
+    """How many sessions wait for a worker."""
+    waiting_since_ms: int | None = None
+    """Since when the oldest of their messages waits."""
+    postponed: int
+    """How many sessions wait for a time, such as the end of a limit."""
+    free_workers: int
+    """How many workers have nothing to do."""
+    open_requests: int
+    """How many requests wait for an answer."""
+    today: Today
     problems: tuple[Problem, ...]
     lanes: tuple[LaneLoad, ...]
     workers: tuple[Worker, ...]
@@ -211,15 +234,27 @@ class DoctorResult(Result):
 
 
 class UsageParams(Params):
-    by: Literal["agent", "session", "day"] = "agent"
+    by: Literal["agent", "session", "day", "hour"] = "agent"
     """What a row is the sum of."""
     days: Annotated[int, Field(ge=1, le=92)] = 30
-    """The number of days, including today, in the time zone of the installation."""
+    """The number of days, including today, in the time zone of the installation. By `hour`, each
+    day is 24 hours, of which the current one is the last; the last eight days are known."""
+
+
+class UsageShare(Result):
+    """One agent's part of a day or an hour."""
+
+    agent: str
+    turns: int
+    tokens: int
+    """The tokens that were read, from a cache or not, and written."""
+    cost_usd: float | None
 
 
 class UsageRow(Result):
     name: str
-    """The agent; the session's key, or its id if the key has expired; or the day as ISO 8601."""
+    """The agent; the session's key, or its id if the key has expired; or the day, or the start of
+    the hour, as ISO 8601."""
     title: str | None = None
     """The session's label or title."""
     turns: int
@@ -238,11 +273,19 @@ class UsageRow(Result):
     """The duration of the turns."""
     cost_usd: float | None
     """The cost of the turns; null if the agent's CLI doesn't report costs."""
+    wait_ms: int | None = None
+    """Of a day or an hour: how long the first message of a turn that ended then had waited for the
+    turn to begin, at most. Known for the last eight days."""
+    agents: tuple[UsageShare, ...] | None = None
+    """Of a day or an hour: the part of each agent."""
 
 
 class UsageResult(Result):
     rows: tuple[UsageRow, ...]
-    """Days in their order; agents and sessions by their tokens, largest first."""
+    """Days and hours in their order, without those in which nothing was used; agents and sessions
+    by their tokens, largest first."""
+    periods: tuple[str, ...] = ()
+    """By day or hour: the names of all that were asked for, in their order."""
     budgets: tuple[BudgetState, ...] = ()
     """The budgets of this day and this month, in the order of the configuration; of `person:*`,
     those of the 50 people who have used the most tokens this month."""
@@ -272,8 +315,8 @@ METHODS = (
     ),
     Method(
         name="fleet.status",
-        description="Show the state of the fleet: problems, lanes, workers, busy sessions, warm "
-        "agents of this host, adapters and the number of dead letters.",
+        description="Show the state of the fleet: its numbers, problems, lanes, workers, busy "
+        "sessions, warm agents of this host, adapters and the number of dead letters.",
         params=NoParams,
         result=FleetResult,
         scope="read",
@@ -319,7 +362,8 @@ METHODS = (
     ),
     Method(
         name="usage",
-        description="Return the tokens, the time and the cost of turns by agent, session or day.",
+        description="Return the tokens, the time and the cost of turns by agent, session, day or "
+        "hour.",
         params=UsageParams,
         result=UsageResult,
         scope="read",

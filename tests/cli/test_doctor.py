@@ -138,7 +138,8 @@ async def test_status_shows_workers_and_running_sessions(stack: Stack) -> None:
 
     assert result.returncode == 0
     assert f"busy      pid {worker.pid}" in result.stdout
-    assert "0 hints wait for a worker" in result.stdout
+    assert "turns     1 runs; 0 wait for a worker\n" in result.stdout
+    assert "today     0 turns\n" in result.stdout
     assert "1 has work" in result.stdout
     assert f"running   {accepted.session.sid[:8]}" in result.stdout
 

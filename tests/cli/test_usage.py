@@ -41,12 +41,18 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
     await stack.outcome(await stack.append("hello"))
 
     table = run(stack, "usage").stdout.splitlines()
+    hours = run(stack, "usage", "--by", "hour", "--days", "1").stdout.splitlines()
+    status = run(stack, "status").stdout
     async with opened(stack) as door:
         lines = (await door.get("/metrics", token)).body.decode().splitlines()
 
     assert table[0].split()[:2] == ["AGENT", "TURNS"]
     assert table[1].split()[:2] == ["main", "1"]
     assert table[1].split()[-1] == "-"  # the demo costs nothing
+    assert hours[0].endswith("COST  LONGEST WAIT")
+    assert hours[1].split()[1] == "1"
+    assert hours[1].endswith(" s")
+    assert "today     1 turn\n" in status
     assert 'remoteclaw_agent_turns_total{agent="main"} 1' in lines
     assert 'remoteclaw_agent_tokens_total{agent="main",kind="output"} 0' in lines
     assert any(line.startswith("remoteclaw_agent_turn_seconds_total{") for line in lines)
@@ -54,4 +60,5 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
 
 async def test_usage_without_turns_says_so(stack: Stack) -> None:
     assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
-    assert run(stack, "usage", "--json").stdout == '{\n  "rows": [],\n  "budgets": []\n}\n'
+    empty: dict[str, list[object]] = {"rows": [], "periods": [], "budgets": []}
+    assert run(stack, "usage", "--json").stdout == f"{json.dumps(empty, indent=2)}\n"

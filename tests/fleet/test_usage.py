@@ -6,7 +6,15 @@ from typing import Any
 from remoteclaw.cli.usage import MAX_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.sessions.usage import USAGE_DAYS, USAGE_MS, SessionDay, Usage, sum_usage
+from remoteclaw.fleet.sessions.usage import (
+    USAGE_DAYS,
+    USAGE_MS,
+    PeriodUsage,
+    SessionDay,
+    Usage,
+    UsageScopes,
+    sum_usage,
+)
 from remoteclaw.fleet.turns.asides import AsideEnd, Asides
 from tests.support.leases import accept, acquire, begun, let_pass, postpone
 
@@ -152,12 +160,49 @@ def test_the_usage_command_covers_all_stored_days() -> None:
 def test_a_day_on_which_more_was_corrected_than_used_shows_no_negative_sum() -> None:
     """What people read; the sums of several days keep the correction."""
     monday, tuesday = date(2026, 11, 23), date(2026, 11, 24)
-    days = [
-        SessionDay(monday, "main", "sid", Usage(input_tokens=2000, cost_micro_usd=50)),
-        SessionDay(tuesday, "main", "sid", Usage(input_tokens=-1500, cost_micro_usd=-20)),
-    ]
+    used, corrected = (
+        Usage(input_tokens=2000, cost_micro_usd=50),
+        Usage(input_tokens=-1500, cost_micro_usd=-20),
+    )
+    days = [SessionDay(monday, "main", "sid", used), SessionDay(tuesday, "main", "sid", corrected)]
 
-    sums = sum_usage(days, by="day")
-
-    assert sums[tuesday.isoformat()] == Usage()
+    assert PeriodUsage("2026-11-24", {"main": corrected}, None).total == Usage()
     assert sum_usage(days, by="agent") == {"main": Usage(input_tokens=500, cost_micro_usd=30)}
+
+
+async def test_turns_are_summed_by_hour_and_day_with_the_longest_wait(fleet: Fleet) -> None:
+    """Each finish counts once, also a repeated one; a turn that waited less changes no wait."""
+    for chat, waited_ms in (("a", 2000), ("b", 0)):
+        lease, accepted = await begun(fleet, channel_id=chat)
+        batch = lease.turns._batch
+        outcome = keys.outcome(lease.sid, accepted.entry_id)
+        sent_ms = int(accepted.entry_id.partition("-")[0])
+        await fleet.scripts.client.hset(outcome, "begun.1", sent_ms + waited_ms)
+        await lease.turns.finish("done", reply=[], usage=TURN)
+        lease.turns._batch = batch  # the reply was lost: the caller repeats it
+        await lease.turns.finish("done", reply=[], usage=TURN)
+
+    *quiet, hour = await fleet.usage.by_hour(24)
+    *_, day = await fleet.usage.by_day(7)
+
+    assert len(quiet) == 23
+    assert not any(one.total or one.wait_ms for one in quiet)
+    assert hour.name.startswith(day.name)
+    for period in (hour, day):
+        assert (period.agents, period.wait_ms) == ({"main": TURN + TURN}, 2000)
+    (key,) = await fleet.scripts.client.keys(keys.usage_hour("*"))
+    assert 8 * 24 * 3_600_000 < await fleet.scripts.client.pttl(key) <= 9 * 24 * 3_600_000
+
+
+async def test_the_hours_of_a_day_are_those_of_the_time_zone_of_the_configuration(
+    fleet: Fleet,
+) -> None:
+    """Python names the hours that Lua has counted, also where the offset is half an hour."""
+    lease, _ = await begun(fleet)
+    lease.usage_scopes = lambda: UsageScopes("main", lease.sid, zone="Asia/Kolkata")
+    await lease.turns.finish("done", reply=[], usage=TURN)
+
+    *_, hour = await fleet.usage.by_hour(24, zone="Asia/Kolkata")
+
+    assert hour.name.endswith(":00+05:30")
+    assert hour.total == TURN

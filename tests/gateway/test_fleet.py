@@ -46,6 +46,7 @@ async def test_fleet_status_lists_busy_workers_and_warm_agents(stack: Stack) -> 
     ]
     (session,) = busy["sessions"]
     assert (session["key"], session["state"], session["waiting"]) == (key, "running", 1)
+    assert (busy["running"], busy["waiting"], busy["freeWorkers"]) == (1, 0, 1)
     busy_workers = [one for one in busy["workers"] if one["state"] == "busy"]
     assert [(one["sessionKey"], one["sinceMs"]) for one in busy_workers] == [
         (key, session["sinceMs"])
@@ -66,6 +67,7 @@ async def test_fleet_status_lists_waiting_sessions_with_since_when_and_why(stack
     (session,) = found["sessions"]
     assert (session["state"], session["waiting"], session["lane"]) == ("scheduled", 2, "background")
     assert session["sinceMs"] == int(accepted.entry_id.partition("-")[0])
+    assert (found["waiting"], found["waitingSinceMs"]) == (1, session["sinceMs"])
     texts = {one["subject"]: one["text"] for one in found["problems"]}
     assert "`remoteclaw worker`" in texts["workers"]
 

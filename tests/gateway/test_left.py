@@ -100,4 +100,8 @@ async def test_a_person_reads_the_budgets_that_limit_them(stack: Stack, director
 
 
 async def test_without_budgets_nothing_is_said_of_them(stack: Stack) -> None:
-    assert json.loads(run(stack, "usage", "--json").stdout) == {"rows": [], "budgets": []}
+    assert json.loads(run(stack, "usage", "--json").stdout) == {
+        "rows": [],
+        "periods": [],
+        "budgets": [],
+    }

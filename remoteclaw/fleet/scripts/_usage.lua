@@ -1,9 +1,13 @@
 -- The usage of turns and asides: tokens, time and cost, as numbers in the order of the fields of `Usage`.
--- It is added to the sums of the agent, of the session's day, of a day and a month (all, the agent, each person), and of
--- the conversation with its tasks, in the hash of its own session.
--- keys: usage, usage_day, spent; args: agent, sid, root, payers?, usage_ms, zone_offsets
---   usage_day, spent: the beginnings of the keys; root: the id of the conversation's session; payers: the names of the
---   people who share the usage, each on a line; zone_offsets: pairs of a time and the zone's offset from then on, in ms
+-- It is added to the sums of the agent, of the session's day, of the agent's hour, of a day and a month (all, the agent,
+-- each person), and of the conversation with its tasks, in the hash of its own session.
+-- keys: usage, usage_day, usage_hour, spent; args: agent, sid, root, payers?, usage_ms, zone_offsets
+--   usage_day, usage_hour, spent: the beginnings of the keys; root: the id of the conversation's session; payers: the names
+--   of the people who share the usage, each on a line; zone_offsets: pairs of a time and the zone's offset from then on, in
+--   milliseconds
+
+-- The sums of hours are kept for this long: eight days, and the hours of the day before that are not over yet.
+local HOURS_MS = 9 * 24 * 3600 * 1000
 
 local function numbers_of(text)
   local numbers = {}
@@ -27,7 +31,7 @@ end
 -- The sum of two texts; each may be missing.
 local function summed(one, other) return text_of(combined(numbers_of(one), numbers_of(other), 1)) end
 
--- The day of the server's clock, as 2026-11-26.
+-- The day and the hour of the server's clock, as 2026-11-26 and 2026-11-26T09.
 local function today(zone_offsets)
   local now, offset = now_ms(), 0
   for start, value in string.gmatch(zone_offsets, '(%d+) (%-?%d+)') do
@@ -44,7 +48,8 @@ local function today(zone_offsets)
   local day = of_year - math.floor((153 * month + 2) / 5) + 1
   year, month = era * 400 + year, month + 3
   if month > 12 then year, month = year + 1, month - 12 end
-  return string.format('%04d-%02d-%02d', year, month, day)
+  local date = string.format('%04d-%02d-%02d', year, month, day)
+  return date, string.format('%sT%02d', date, math.floor((now + offset) / 3600000) % 24)
 end
 
 -- The share of one of `count` people. The shares add up to the numbers.
@@ -86,10 +91,12 @@ local function count_usage(keys, args, total, counted, payers_before)
   end
   share_out(lines_of(args.payers), total, 1)
   share_out(lines_of(payers_before), counted, -1)
-  local day, root = today(args.zone_offsets), 'rc:state:{' .. args.root .. '}'
+  local root, day, hour = 'rc:state:{' .. args.root .. '}', today(args.zone_offsets)
   add_to(keys.usage, {args.agent}, {new})
   add_to(keys.usage_day .. day, {args.agent .. ' ' .. args.sid}, {new})
   redis.call('PEXPIRE', keys.usage_day .. day, args.usage_ms)
+  add_to(keys.usage_hour .. hour, {'agent ' .. args.agent}, {new})
+  redis.call('PEXPIRE', keys.usage_hour .. hour, HOURS_MS)
   for _, key in ipairs({keys.spent .. day, keys.spent .. string.sub(day, 1, 7)}) do
     add_to(key, fields, numbers)
     redis.call('PEXPIRE', key, args.usage_ms)
@@ -107,6 +114,18 @@ local function add_turn_usage(keys, args, total)
   local numbers, payers = string.match(counted, '^([^\n]*)\n?(.*)$')
   count_usage(keys, args, numbers_of(total), numbers_of(numbers), payers)
   redis.call('HSET', keys.state, 'counted', total .. '\n' .. (args.payers or ''))
+end
+
+-- Note how long the first entry of a turn that ends now had waited until the turn began, if it is the longest wait of this
+-- hour. `outcome` is the key of the entry's outcome.
+local function note_wait(keys, args, outcome)
+  local begun_ms = tonumber(redis.call('HGET', outcome, 'begun.1'))
+  if not begun_ms then return end
+  local waited_ms = begun_ms - tonumber(string.match(outcome, '(%d+)%-%d+$'))
+  local _, hour = today(args.zone_offsets)
+  local longest_ms = tonumber(redis.call('HGET', keys.usage_hour .. hour, 'wait') or -1)
+  if waited_ms > longest_ms then redis.call('HSET', keys.usage_hour .. hour, 'wait', waited_ms) end
+  redis.call('PEXPIRE', keys.usage_hour .. hour, HOURS_MS)
 end
 
 -- Add the usage of the attempt so far, of which the turn goes on.

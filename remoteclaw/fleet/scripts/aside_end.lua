@@ -1,7 +1,7 @@
 -- Record the verdict of an aside and apply it, in one step, so that a verdict is applied once and never asked for again.
 -- An entry that has become part of a turn, or was stopped, stays as it is.
 -- uses: replies, edits, asides, record, usage
--- keys: state, inbound, replies?, record, aside_notes, usage, usage_day, spent, outcome,
+-- keys: state, inbound, replies?, record, aside_notes, usage, usage_day, usage_hour, spent, outcome,
 --   outcome_channel, bell
 -- args: epoch, turn, entry, verdict, outcome_ms, reply?, note?, record?, record_bytes, record_ms, usage?, agent, sid,
 --   root, payers?, usage_ms, zone_offsets, payloads*

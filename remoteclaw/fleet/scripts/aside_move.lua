@@ -2,7 +2,7 @@
 -- exactly one stream. Its outcome in the first session names the branch, and ends with the branch's turn.
 -- uses: replies, edits, asides, entries, sessions, copies, usage
 -- keys: state, inbound, session_map, record, replies?, branch_state, branch_inbound, branch_session_map, branch_record,
---   active, sessions, children, usage, usage_day, spent, outcome, branch_outcome, blobs*, branch_blobs*
+--   active, sessions, children, usage, usage_day, usage_hour, spent, outcome, branch_outcome, blobs*, branch_blobs*
 -- args: epoch, entry_id, branch_sid, session_key, entry, grace_ms, parent, limits, branch_of, branch_limits,
 --   max_children, sid, max_below, known_ms, mark, keep_ms, acknowledgement?, usage?, agent, root, payers?,
 --   usage_ms, zone_offsets, names*

@@ -1,6 +1,6 @@
 -- Store the size of a conversation after a turn, and what a compaction between two turns has used and made of it.
 -- uses: record, usage
--- keys: state, record, usage, usage_day, spent
+-- keys: state, record, usage, usage_day, usage_hour, spent
 -- args: epoch, nonce, context?, has_summary, usage?, agent, sid, root, payers?, usage_ms, zone_offsets, record?,
 --   record_bytes?, record_ms?
 --   context: the size, as the state has it; none removes it; has_summary: whether the conversation was summarized;

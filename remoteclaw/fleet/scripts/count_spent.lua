@@ -1,6 +1,6 @@
 -- Count what the running turn has used so far, and check its budgets.
 -- uses: usage, budgets
--- keys: state, usage, usage_day, spent, spent_in*, budgets*
+-- keys: state, usage, usage_day, usage_hour, spent, spent_in*, budgets*
 -- args: epoch, turn, usage?, agent, sid, root, payers?, usage_ms, zone_offsets, limits?
 -- result: reached, budgets
 --   usage: that of the attempt so far

@@ -1,7 +1,7 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, budgets
 -- keys: state, session_map, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active,
---   sessions, usage, usage_day, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
+--   sessions, usage, usage_day, usage_hour, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
 --   outcome_channel, result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
@@ -126,7 +126,10 @@ if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 the
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_requests(args.sid, turn, 'The turn is over, and it was not done.')
-if args.usage then add_turn_usage(keys, args, args.usage) end
+if args.usage then
+  add_turn_usage(keys, args, args.usage)
+  note_wait(keys, args, keys.outcome .. turn)
+end
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 for name, conversation in pairs(args.conversations and cjson.decode(args.conversations) or {}) do

@@ -1,6 +1,6 @@
 -- Store and announce the answer so far. The last write wins, and it expires.
 -- uses: usage
--- keys: state, live, live_of?, usage, usage_day, spent
+-- keys: state, live, live_of?, usage, usage_day, usage_hour, spent
 -- args: epoch, turn, attempt, text, keep_ms, usage?, agent, sid, root, payers?, usage_ms, zone_offsets, for_chat?
 --   usage: that of the attempt so far
 local fence = fenced(keys.state, args.epoch)

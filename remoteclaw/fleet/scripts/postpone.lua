@@ -1,7 +1,7 @@
 -- Release the lease until a time. The attempt has answered nothing and done nothing, and its batch is begun again then.
 -- The session keeps its host, and with it the agent that waits there. If a terminal waits, it opens meanwhile.
 -- uses: replies, kept, usage, cooling
--- keys: state, active, inbound, replies, live, outcome, outcome_channel, usage, usage_day, spent, cool?
+-- keys: state, active, inbound, replies, live, outcome, outcome_channel, usage, usage_day, usage_hour, spent, cool?
 -- args: epoch, sid, newest, until_ms, reason, tries, last_notice, detail, usage?, agent, root, payers?,
 --   usage_ms, zone_offsets, notice?, category?, cool_until_ms?, default_ms?
 -- result: verdict, queue

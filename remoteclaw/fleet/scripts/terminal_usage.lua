@@ -1,7 +1,7 @@
 -- Add what the program of a terminal has used so far, according to its transcripts: never less than before, because the
 -- program may have removed one.
 -- uses: usage
--- keys: state, usage, usage_day, spent
+-- keys: state, usage, usage_day, usage_hour, spent
 -- args: epoch, turn, usage?, agent, sid, root, payers?, usage_ms, zone_offsets
 -- → 1
 local fence = fenced_turn(keys.state, args)

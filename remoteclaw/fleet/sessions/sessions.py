@@ -73,6 +73,22 @@ class SessionView(SessionState):
         return text.casefold() in names.casefold()
 
 
+@dataclass(frozen=True, slots=True)
+class WorkCounts:
+    """How many sessions do what, of those that have work."""
+
+    running: int
+    """A turn runs."""
+    waiting: int
+    """Their messages wait for a worker."""
+    postponed: int
+    """Their messages wait for a time, such as the end of a limit."""
+    terminals: int
+    """They are open in a terminal."""
+    waiting_since_ms: int | None
+    """Since when the oldest message waits for a worker, in milliseconds since 1970."""
+
+
 class Sessions:
     """The sessions of a fleet."""
 
@@ -95,13 +111,40 @@ class Sessions:
         some = await self.views([sid for _, sid in pairs[:limit]])
         return count, [view for view in some if view.status != "idle"]
 
+    async def counts(self) -> WorkCounts:
+        """Return how many sessions do what; at most `MAX_ACTIVE` sessions are counted."""
+        client = self._scripts.client
+        sids = await self._scripts.call(client.zrange, keys.ACTIVE, 0, MAX_ACTIVE - 1)
+        fields = ["status", "turn", "terminal_entry", "postponed_until_ms", "kept_batch"]
+        at_work: dict[str, list[str]] = {kind: [] for kind in ("terminal", "turn", "later", "now")}
+        for sid, state in zip(sids, await self._fields(sids, fields), strict=True):
+            status, turn, terminal, postponed_until, kept = state
+            if status == b"running":
+                kind = turn and ("terminal" if turn == terminal else "turn")
+            else:
+                is_postponed = postponed_until and not kept
+                kind = status == b"scheduled" and ("later" if is_postponed else "now")
+            if kind:
+                at_work[kind].append(sid.decode())
+        since = await self._oldest_entries(at_work["now"])
+        return WorkCounts(
+            running=len(at_work["turn"]),
+            waiting=len(at_work["now"]),
+            postponed=len(at_work["later"]),
+            terminals=len(at_work["terminal"]),
+            waiting_since_ms=min(filter(None, since), default=None),
+        )
+
     async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
         """Return the time of each session's oldest entry without an outcome; None without one.
 
         Times are in milliseconds since 1970.
         """
+        return await self._oldest_entries([view.sid for view in views])
+
+    async def _oldest_entries(self, sids: Sequence[str]) -> Sequence[int | None]:
         oldest = await self._scripts.run_pipeline(
-            lambda ask: [ask.xrange(keys.inbound(view.sid), count=1) for view in views]
+            lambda ask: [ask.xrange(keys.inbound(sid), count=1) for sid in sids]
         )
         return [int(entries[0][0].partition(b"-")[0]) if entries else None for entries in oldest]
 

@@ -1,15 +1,15 @@
-"""The usage of turns and asides: tokens, time and cost, summed by agent, session and day.
+"""The usage of turns and asides: tokens, time and cost, summed by agent, session, day and hour.
 
 Each script that learns of usage adds it to all sums in the same step, so each counts once. Days are
 those of Redis' clock in one time zone.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from datetime import date, timedelta
 from typing import Any, Literal, Self
 
-from remoteclaw.clock import local_day, now_ms, zone_offsets
+from remoteclaw.clock import local_day, local_time, now_ms, zone_offsets
 from remoteclaw.config.budgets import person_names
 from remoteclaw.config.model import Config, Price
 from remoteclaw.events import AgentRunResult, AgentUsage, AsideAnswer, format_cost
@@ -21,11 +21,15 @@ from remoteclaw.protocols import ModelRequest
 
 #: The sums of a session are kept for this many days, a quarter, at about 150 bytes per day.
 USAGE_DAYS = 92
+#: The sums of hours are kept for this many days at least: a week, and today.
+HOUR_DAYS = 8
 #: The usual prices of tokens that a model reads from a cache, and that it writes, in proportion to
 #: those of tokens that it reads.
 CACHED_PRICE, OUTPUT_PRICE = 0.1, 5
+#: An hour, in milliseconds.
+HOUR_MS = 3600 * 1000
 #: The usage of a day is kept for this long, in milliseconds.
-USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
+USAGE_MS = (USAGE_DAYS + 1) * 24 * HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,7 @@ def usage_args(usage: Usage | None, scopes: UsageScopes) -> Values:
         "usage_ms": USAGE_MS,
         "zone_offsets": zone_offsets(now_ms(), scopes.zone),
         "usage_day": keys.usage_day(""),
+        "usage_hour": keys.usage_hour(""),
         "spent": keys.spent(""),
     }
 
@@ -191,23 +196,42 @@ class SessionDay:
     usage: Usage
 
 
-def sum_usage(
-    session_days: Sequence[SessionDay], *, by: Literal["agent", "session", "day"]
-) -> dict[str, Usage]:
-    """Return the sums by agent, session id or day.
+@dataclass(frozen=True, slots=True)
+class PeriodUsage:
+    """The usage of all agents on one day or in one hour."""
 
-    Days are in chronological order, agents and sessions in descending order of their tokens.
-    A day on which more was corrected than used, by a turn over midnight, has used nothing.
-    """
+    name: str
+    """The day, or the start of the hour in the time zone of the installation, as ISO 8601."""
+    agents: Mapping[str, Usage]
+    wait_ms: int | None
+    """How long a message whose turn ended in this period had waited for it at most, in
+    milliseconds; None if it is not known."""
+
+    @property
+    def total(self) -> Usage:
+        """The usage of all agents together."""
+        return not_negative(sum(self.agents.values(), Usage()))
+
+
+def sum_usage(
+    session_days: Sequence[SessionDay], *, by: Literal["agent", "session"]
+) -> dict[str, Usage]:
+    """Return the sums by agent or session id, in descending order of their tokens."""
     sums: dict[str, Usage] = {}
     for each in session_days:
-        name = {"agent": each.agent, "session": each.sid, "day": each.day.isoformat()}[by]
+        name = each.agent if by == "agent" else each.sid
         sums[name] = sums.get(name, Usage()) + each.usage
-    sums = {name: Usage(*(max(0, each) for each in astuple(sum_))) for name, sum_ in sums.items()}
-    if by == "day":
-        return sums
+    sums = {name: not_negative(used) for name, used in sums.items()}
     by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
     return dict(reversed(by_size))
+
+
+def not_negative(usage: Usage) -> Usage:
+    """Return `usage`, with 0 for what is less than nothing.
+
+    A turn over midnight can correct on a day more than was used on it.
+    """
+    return Usage(*(max(0, number) for number in astuple(usage)))
 
 
 class UsageLedger:
@@ -227,6 +251,54 @@ class UsageLedger:
                 agent, _, sid = field.decode().rpartition(" ")
                 session_days.append(SessionDay(day, agent, sid, Usage.decode(numbers)))
         return session_days
+
+    async def by_day(self, days: int, *, zone: str | None = None) -> list[PeriodUsage]:
+        """Return the usage of the last `days`, today included, oldest first.
+
+        Tomorrow is included if a host in another time zone has used something then.
+        """
+        agents: dict[str, dict[str, Usage]] = {
+            day.isoformat(): {} for day in last_days(days, await self.today(zone))[:-1]
+        }
+        for each in await self.days(days=days, zone=zone):
+            shares = agents.setdefault(each.day.isoformat(), {})
+            shares[each.agent] = shares.get(each.agent, Usage()) + each.usage
+        waits: dict[str, int] = {}
+        for hour in await self.by_hour(24 * min(days, HOUR_DAYS), zone=zone):
+            if hour.wait_ms is not None:
+                day = hour.name.partition("T")[0]
+                waits[day] = max(waits.get(day, 0), hour.wait_ms)
+        return [PeriodUsage(day, shares, waits.get(day)) for day, shares in sorted(agents.items())]
+
+    async def by_hour(self, count: int, *, zone: str | None = None) -> list[PeriodUsage]:
+        """Return the usage of the last `count` hours, the current one included, oldest first.
+
+        An hour that clocks repeat when summer ends is one hour.
+        """
+        now = await self._scripts.now_ms()
+        times = [local_time(now - back * HOUR_MS, zone) for back in range(count - 1, -1, -1)]
+        starts = {f"{time:%Y-%m-%dT%H}": time.replace(minute=0) for time in times}
+        sums = await self._scripts.run_pipeline(
+            lambda ask: [ask.hgetall(keys.usage_hour(hour)) for hour in starts]
+        )
+        return [
+            PeriodUsage(
+                start.isoformat(timespec="minutes"),
+                {
+                    field.decode().removeprefix("agent "): Usage.decode(numbers)
+                    for field, numbers in fields.items()
+                    if field != b"wait"
+                },
+                int(fields[b"wait"]) if b"wait" in fields else None,
+            )
+            for start, fields in zip(starts.values(), sums, strict=True)
+        ]
+
+    async def of_today(self, zone: str | None) -> Usage:
+        """Return the usage of all agents today."""
+        day, client = (await self.today(zone)).isoformat(), self._scripts.client
+        numbers = await self._scripts.call(client.hget, keys.spent(day), "all")
+        return not_negative(Usage.decode(numbers))
 
     async def today(self, zone: str | None) -> date:
         """Return the day in a time zone, on Redis' clock; None is this computer's zone."""

@@ -19,7 +19,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.account_states import AccountState, configured_accounts
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.sessions.sessions import SessionView
-from remoteclaw.fleet.sessions.usage import sum_usage
+from remoteclaw.fleet.sessions.usage import HOUR_DAYS, PeriodUsage, Usage, not_negative, sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.budget_states import budget_states
 from remoteclaw.gateway.call import Call, Handler
@@ -55,8 +55,18 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     adapters = await configured_accounts(
         fleet.accounts, fleet.replies, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),)
     )
+    counts = await fleet.sessions.counts()
+    used = await fleet.usage.of_today(call.config.fleet.timezone)
     return contract.FleetResult(
         at_ms=now_ms(),
+        host=socket.gethostname(),
+        running=counts.running,
+        waiting=counts.waiting,
+        waiting_since_ms=counts.waiting_since_ms,
+        postponed=counts.postponed,
+        free_workers=sum(view.is_ours and view.state == "idle" for view in workers),
+        open_requests=len(await fleet.requests.waiting()),
+        today=contract.Today.of(used),
         problems=(
             *await _general_problems(call),
             *_worker_problems(workers),
@@ -254,21 +264,56 @@ def _doctor_refusal(problem: str) -> CallRefused:
 
 
 async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
-    zone = call.config.fleet.timezone
-    sums = sum_usage(await call.fleet.usage.days(days=params.days, zone=zone), by=params.by)
-    rows = list(sums.items())[:MAX_ROWS]
-    sids = [name.encode() for name, _ in rows if params.by == "session"]
-    views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
+    budgets = budget_states(await call.fleet.budgets.current(call.config))
+    ledger, zone = call.fleet.usage, call.config.fleet.timezone
+    if params.by in ("agent", "session"):
+        sums = sum_usage(await ledger.days(days=params.days, zone=zone), by=params.by)
+        return contract.UsageResult(rows=await _sum_rows(call, params.by, sums), budgets=budgets)
+    if params.by == "day":
+        periods = await ledger.by_day(params.days, zone=zone)
+    else:
+        periods = await ledger.by_hour(24 * min(params.days, HOUR_DAYS), zone=zone)
     return contract.UsageResult(
-        rows=tuple(
-            contract.UsageRow.of(
-                used,
-                name=str(view.key) if (view := views.get(name)) else name,
-                title=view.name if view else None,
+        rows=tuple(_period_row(period, used) for period in periods if (used := period.total)),
+        periods=tuple(period.name for period in periods),
+        budgets=budgets,
+    )
+
+
+async def _sum_rows(
+    call: Call, by: str, sums: Mapping[str, Usage]
+) -> tuple[contract.UsageRow, ...]:
+    rows = list(sums.items())[:MAX_ROWS]
+    sids = [name.encode() for name, _ in rows if by == "session"]
+    views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
+    return tuple(
+        contract.UsageRow.of(
+            used,
+            name=str(view.key) if (view := views.get(name)) else name,
+            title=view.name if view else None,
+            wait_ms=None,
+            agents=None,
+        )
+        for name, used in rows
+    )
+
+
+def _period_row(period: PeriodUsage, used: Usage) -> contract.UsageRow:
+    return contract.UsageRow.of(
+        used,
+        name=period.name,
+        title=None,
+        wait_ms=period.wait_ms,
+        agents=tuple(
+            contract.UsageShare(
+                agent=agent,
+                turns=share.turns,
+                tokens=share.read_tokens + share.output_tokens,
+                cost_usd=share.cost_usd,
             )
-            for name, used in rows
+            for agent, used_by in sorted(period.agents.items())
+            if (share := not_negative(used_by))
         ),
-        budgets=budget_states(await call.fleet.budgets.current(call.config)),
     )
 
 
