@@ -62,9 +62,16 @@ class Schedule:
         if due is not None:
             return due
         if self.at is not None:
-            now = datetime.fromtimestamp(now_ms // 1000, tz=_zone(self.tz))
+            now = datetime.fromtimestamp(now_ms // 1000, tz=schedule_zone(self.tz))
             raise ScheduleRefused(f"at {self.at!r} is past: it is {now.isoformat()} now.")
         raise ScheduleRefused(f"cron {self.cron!r} is never due: no such day exists.")
+
+    def upcoming(self, now_ms: int, count: int) -> list[int]:
+        """Return up to `count` due times after `now_ms`. Raises as `first()`."""
+        found = [self.first(now_ms)]
+        while len(found) < count and (due := self.next_after(found[-1])) is not None:
+            found.append(due)
+        return found
 
     def next_after(self, after_ms: int) -> int | None:
         """Return the first due time after `after_ms`; None if the job is never due again.
@@ -79,7 +86,7 @@ class Schedule:
             passed = max(0, (after_ms - self.anchor_ms) // step)
             return self.anchor_ms + (passed + 1) * step
         assert self.cron is not None, "one of the three is set"
-        return _next_of(self.cron, _zone(self.tz), after_ms)
+        return _next_of(self.cron, schedule_zone(self.tz), after_ms)
 
     def due(self, due_ms: int, now_ms: int, *, at_any_age: bool = False) -> Due:
         """Decide at `now_ms` about a job that was due at `due_ms`.
@@ -110,7 +117,8 @@ def has_offset(at: str) -> bool:
         return True
 
 
-def _zone(name: str | None) -> tzinfo:
+def schedule_zone(name: str | None) -> tzinfo:
+    """Return the time zone `name`; None means UTC. Raises `ScheduleRefused` if it is unknown."""
     if name is None:
         return UTC
     zone = named_zone(name)
@@ -120,7 +128,7 @@ def _zone(name: str | None) -> tzinfo:
 
 
 def _instant(text: str, zone_name: str | None) -> int:
-    zone = _zone(zone_name)
+    zone = schedule_zone(zone_name)
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:

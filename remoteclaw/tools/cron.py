@@ -12,12 +12,18 @@ JobId = Annotated[
 ]
 
 
-class ScheduleParams(Params):
-    """The schedule of a job: exactly one of `at`, `every` and `cron`."""
+#: The shortest and the longest interval of a job, in seconds.
+MIN_INTERVAL_S, MAX_INTERVAL_S = 60, 366 * 24 * 3600
 
+
+class ScheduleParams(Params):
+    """The schedule of a job: exactly one of `words`, `at`, `every` and `cron`."""
+
+    words: Annotated[str, Field(max_length=200)] | None = None
+    """In words: "every weekday at 9", "every 20 minutes", "tomorrow at noon", "in 45 minutes"."""
     at: Annotated[str, Field(max_length=64)] | None = None
     """Once: ISO 8601, with an offset or in the zone `tz`."""
-    every: Annotated[int, Field(ge=60, le=366 * 24 * 3600)] | None = None
+    every: Annotated[int, Field(ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)] | None = None
     """Repeatedly: seconds from one run to the next."""
     cron: Annotated[str, Field(max_length=200)] | None = None
     """Five fields: minute, hour, day of month, month, day of week."""
@@ -26,8 +32,8 @@ class ScheduleParams(Params):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if sum(value is not None for value in (self.at, self.every, self.cron)) != 1:
-            raise ValueError("needs exactly one of at, every and cron")
+        if sum(value is not None for value in (self.words, self.at, self.every, self.cron)) != 1:
+            raise ValueError("needs exactly one of words, at, every and cron")
         if self.every is not None and self.tz is not None:
             raise ValueError("has every, so tz means nothing: leave it out")
         return self
@@ -120,6 +126,11 @@ class CronJob(Result):
     id: str
     name: str
     schedule: dict[str, Any]
+    words: str
+    """The schedule in words, such as `every weekday at 09:00`; an expression without words is
+    unchanged."""
+    zone: str
+    """The IANA time zone of the schedule and of the times of the job."""
     message: str
     session_key: str
     enabled: bool
@@ -167,6 +178,26 @@ class JobsResult(Result):
 
 class JobResult(Result):
     job: CronJob
+    upcoming: tuple[str, ...]
+    """The next three due times as ISO 8601, in the job's time zone; none if it is paused."""
+
+
+class PreviewParams(Params):
+    schedule: ScheduleParams
+    """The schedule."""
+    session_key: Id | None = None
+    """The session that the job is to write to: its agent's time zone is the default."""
+
+
+class SchedulePreview(Result):
+    words: str
+    """The schedule in words, as of a job."""
+    zone: str
+    """The IANA time zone of the schedule."""
+    schedule: dict[str, Any]
+    """The schedule as a job has it: one of `at`, `every` and `cron`, and `tz`."""
+    upcoming: tuple[str, ...]
+    """The next three due times as ISO 8601, in the time zone."""
 
 
 class RemovedResult(Result):
@@ -246,8 +277,8 @@ METHODS = (
         description="Schedule a reminder or a recurring task ('remind me at 9', 'every "
         "morning', 'check this each hour'). At each due time you get `message`, "
         "and your answer goes to this chat. Returns the job with id, zone and "
-        'next run: tell the person that time. Example: {"job": {"name": "stand-'
-        'up", "schedule": {"cron": "0 9 * * MON-FRI"}, "message": "Remind Alice '
+        'upcoming times: tell the person these. Example: {"job": {"name": "stand-'
+        'up", "schedule": {"words": "every weekday at 9"}, "message": "Remind Alice '
         'of the stand-up."}}.',
         params=AddParams,
         result=JobResult,
@@ -310,6 +341,13 @@ METHODS = (
         description="Show a cron job with its last runs.",
         params=ShowJobParams,
         result=JobWithRuns,
+        scope="read",
+    ),
+    Method(
+        name="cron.preview",
+        description="Show what a schedule means, and when a job with it would be due next.",
+        params=PreviewParams,
+        result=SchedulePreview,
         scope="read",
     ),
 )

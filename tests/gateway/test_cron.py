@@ -186,6 +186,47 @@ async def test_a_schedule_uses_the_agents_time_zone_or_else_the_hosts(
         assert (next_run.hour, next_run.minute) == (9, 30)
 
 
+async def test_words_have_one_zone_that_the_job_keeps_and_shows(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The zone is that of the words, of the call, of the agent, of the fleet, or of the host."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    sent: list[dict[str, Any]] = [
+        {"words": "every weekday at 9 in Asia/Tokyo", "tz": "UTC"},
+        {"words": "every weekday at 9", "tz": "America/Lima"},
+        {"words": "every weekday at 9"},
+    ]
+    settings: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "agent": ({"timezone": "Asia/Kolkata"}, {"timezone": "UTC"}),
+        "fleet": ({}, {"timezone": "UTC"}),
+        "host": ({}, {}),
+    }
+    zones = {}
+
+    for name, (agent, fleet) in settings.items():
+        stack.configure({**stack.agent, **agent}, **fleet)
+        zones[name] = [await preview(stack, schedule=schedule, sessionKey=KEY) for schedule in sent]
+    job = await call(stack, ADMIN, "cron_add", job={**JOB, "schedule": sent[1], "sessionKey": KEY})
+
+    assert {name: [shown.zone for shown in previews] for name, previews in zones.items()} == {
+        name: ["Asia/Tokyo", "America/Lima", own]
+        for name, own in (("agent", "Asia/Kolkata"), ("fleet", "UTC"), ("host", "Europe/Berlin"))
+    }
+    lima = zones["host"][1]
+    assert lima.schedule == job.job.schedule == {"cron": "0 9 * * MON-FRI", "tz": "America/Lima"}
+    assert lima.words == job.job.words == "every weekday at 09:00"
+    assert lima.zone == job.job.zone
+    assert lima.upcoming == job.upcoming
+    assert len({each[:10] for each in job.upcoming}) == 3
+    assert {each[10:] for each in job.upcoming} == {"T09:00:00-05:00"}
+    assert job.upcoming[0] == job.job.next_run
+
+
+async def preview(stack: Stack, **params: Any) -> Any:
+    result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(ADMIN, "cron.preview", params)
+    return result
+
+
 async def test_a_changed_schedule_without_a_zone_keeps_the_jobs_zone(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     job = await add(stack, caller, schedule={"cron": "30 9 * * *", "tz": "America/Lima"})
@@ -243,6 +284,7 @@ async def test_a_changed_job_fires_with_its_new_settings(stack: Stack) -> None:
         update={
             "message": "Something else.",
             "schedule": {"every": 60},
+            "words": "every minute",
             "alert_after": 0,
             "next_run_ms": changed.next_run_ms,
             "next_run": changed.next_run,
@@ -618,7 +660,7 @@ async def test_changing_a_job_adds_the_changing_person_to_its_people(stack: Stac
         ({"schedule": {"cron": "* * *"}}, "cron '* * *' has 3 fields and needs five: "),
         ({"schedule": {"every": 60, "tz": "UTC"}}, "cron_add: job.schedule has every, so tz "),
         ({"schedule": {"at": "2999-01-01", "every": 60}}, "cron_add: job.schedule needs exactly "),
-        ({"schedule": {}}, "cron_add: job.schedule needs exactly one of at"),
+        ({"schedule": {}}, "cron_add: job.schedule needs exactly one of words"),
         ({"schedule": {"every": 59}}, "cron_add: job.schedule.every "),
         ({"misfire": "never"}, "cron_add: job.misfire "),
         ({"alertAfter": -1}, "cron_add: job.alertAfter "),

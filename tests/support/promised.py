@@ -71,6 +71,7 @@ PROMISED = {
         "cron.run": ("cron_run", "jobId force?", "FFFY YFFT"),
         "cron.runs": ("cron_runs", "jobId? limit?", "YYYY YFFT"),
         "cron.show": (None, "name", "YYYY FFFF"),
+        "cron.preview": (None, "schedule sessionKey?", "YYYY FFFF"),
         "memory.write": ("memory_write", "text replaces?", "FFFY YFFT"),
         "memory.show": (None, "agent", "FFFY FFFF"),
         "memory.replace": (None, "agent text base", "FFFY FFFF"),

@@ -91,8 +91,9 @@ class AgentConfig(AskingSection):
     before one of the same name. `[]` is the default; written out, it also keeps `up` from naming
     what is not passed."""
     timezone: Annotated[str | None, BY_AGENTS] = None
-    """The IANA time zone, such as Europe/Berlin, of the times in messages to the agent, on channels
-    that don't report the user's time zone. Without it, this computer's."""
+    """The IANA time zone, such as Europe/Berlin, of the agent's cron jobs, and of the times in
+    messages to it on channels that don't report the user's time zone. Without it,
+    `[fleet] timezone`, else this computer's."""
     permissions: Annotated[Literal["ask", "edits", "auto", "deny"], BY_PEOPLE] = "ask"
     """What happens when the CLI asks for permission to use a tool. `auto` allows all tools. `deny`
     refuses all tools, and no files are sent to the chat. `ask` allows reading files in the

@@ -126,6 +126,11 @@ class Config(AskingSection):
         unset = {key for key in _PROFILE_SETTINGS if key not in settings.model_fields_set}
         return settings.model_copy(update={key: getattr(profile, key) for key in unset})
 
+    def timezone_of(self, agent: str) -> str | None:
+        """Return the time zone of an agent's clock and schedules; None for the host's."""
+        settings = self.agents.get(agent)
+        return (settings and settings.timezone) or self.fleet.timezone
+
     def channel_of(self, session: SessionKey) -> ChannelConfig:
         """Return the settings of the channel of a session."""
         return self.channel(session.provider)

@@ -33,7 +33,8 @@ class FleetConfig(Section):
     have been idle longest first."""
     timezone: Annotated[str | None, BY_PEOPLE] = None
     """The IANA time zone, such as Europe/Berlin, of the days and months in which usage is counted,
-    by the clock of Redis. Without it, this computer's; hosts in several time zones need it."""
+    by the clock of Redis, and of agents without a `timezone`. Without it, this computer's; hosts in
+    several time zones need it."""
 
     @field_validator("timezone")
     @classmethod

@@ -5,8 +5,9 @@ its own session. Operators see and change all jobs. A job that an agent may not 
 it did not exist.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule, has_offset
 from remoteclaw.cron.store import Cron, JobRun
+from remoteclaw.cron.words import in_words, read_schedule
 from remoteclaw.errors import CallRefused, MessageRefused, NotFound, ScheduleRefused
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
@@ -26,6 +28,8 @@ from remoteclaw.tools.base import NoParams
 
 #: A job is shown with this many of its last runs.
 SHOWN_RUNS = 5
+#: A new schedule is shown with this many due times.
+SHOWN_TIMES = 3
 
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
@@ -57,15 +61,16 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     await _write(call, job.id, None, job, note)
     call.note(note)
     # A repeated call returns the job that the first call has added.
-    return contract.JobResult(job=_job_result(call, await _cron(call).job(job.id) or job))
+    return _changed_result(call, await _cron(call).job(job.id) or job, now_ms)
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
     job = await _visible_job(call, params.job_id)
-    after = _changed_job(call, job, params.updates, await call.fleet.scripts.now_ms())
+    now_ms = await call.fleet.scripts.now_ms()
+    after = _changed_job(call, job, params.updates, now_ms)
     await _write(call, job.id, job, after, _change_note(call, job.id))
     # A repeated call has changed nothing, so the job may differ from `after`.
-    return contract.JobResult(job=_job_result(call, await _cron(call).job(job.id) or after))
+    return _changed_result(call, await _cron(call).job(job.id) or after, now_ms)
 
 
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
@@ -143,6 +148,20 @@ async def _show(call: Call, params: contract.ShowJobParams) -> contract.JobWithR
     runs = await _cron(call).runs(job.id)
     return contract.JobWithRuns(
         job=_job_result(call, job), runs=_run_results(call, runs[:SHOWN_RUNS])
+    )
+
+
+async def _preview(call: Call, params: contract.PreviewParams) -> contract.SchedulePreview:
+    session = await _target(call, params.session_key) if params.session_key else call.session
+    default_zone = _zone_of_agent(call, call.config.agent(session.agent if session else None)[0])
+    now_ms = await call.fleet.scripts.now_ms()
+    schedule = _schedule(params.schedule, now_ms, default_zone)
+    zone = schedule.tz or default_zone
+    return contract.SchedulePreview(
+        words=in_words(schedule),
+        zone=zone,
+        schedule=_schedule_result(schedule),
+        upcoming=_upcoming(schedule, now_ms, zone),
     )
 
 
@@ -255,39 +274,47 @@ def _has_read_web(call: Call) -> bool:
 
 def _schedule(params: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
     """Return the schedule to store. Local times without a time zone are in `zone`."""
+    zone = params.tz or zone
+    if params.words is not None:
+        with _refusing():
+            return read_schedule(params.words, now_ms, zone)
     by_wall_clock = params.cron is not None or (params.at is not None and not has_offset(params.at))
     return Schedule(
         at=params.at,
         every_s=params.every,
         cron=params.cron,
-        tz=params.tz or (zone if by_wall_clock else None),
+        tz=zone if by_wall_clock else params.tz,
         anchor_ms=now_ms,
     )
 
 
-def _first_run(schedule: Schedule, now_ms: int) -> int:
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse the call if its schedule or message is not valid."""
     try:
-        return schedule.first(now_ms)
-    except ScheduleRefused as error:
+        yield
+    except (ScheduleRefused, MessageRefused) as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
+
+
+def _first_run(schedule: Schedule, now_ms: int) -> int:
+    with _refusing():
+        return schedule.first(now_ms)
 
 
 def _checked(job: Job, now_ms: int) -> Job:
     """Return `job`. Raises `CallRefused` if its schedule, message or session is not valid."""
-    try:
+    with _refusing():
         job.schedule.next_after(now_ms)
         message = job.message_at(now_ms)
-    except (ScheduleRefused, MessageRefused) as error:
-        raise CallRefused("INVALID_REQUEST", str(error)) from None
     if SessionKey.of(message, agent=job.session.agent) != job.session:
         raise CallRefused("INVALID_REQUEST", "There can be no session with this key.")
     return job
 
 
 def _zone_of_agent(call: Call, agent: str) -> str:
-    """Return an agent's configured time zone, else this host's."""
-    settings = call.config.agents.get(agent)
-    return (settings and settings.timezone) or host_zone()
+    """Return the time zone of an agent's schedules, else this host's."""
+    return call.config.timezone_of(agent) or host_zone()
 
 
 def _zone_of(call: Call, job: Job) -> str:
@@ -303,12 +330,31 @@ def _iso_time(at_ms: int | None, zone: str) -> str | None:
     return datetime.fromtimestamp(at_ms // 1000, tz=named_zone(zone) or UTC).isoformat()
 
 
+def _upcoming(schedule: Schedule, now_ms: int, zone: str) -> tuple[str, ...]:
+    with _refusing():
+        times = schedule.upcoming(now_ms, SHOWN_TIMES)
+    return tuple(_iso_time(at_ms, zone) or "" for at_ms in times)
+
+
+def _schedule_result(schedule: Schedule) -> dict[str, Any]:
+    kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
+    return {kind: value for kind, value in kinds.items() if value is not None}
+
+
+def _changed_result(call: Call, job: Job, now_ms: int) -> contract.JobResult:
+    """Return a job that was added or changed; it may have become due since."""
+    is_due_again = job.next_ms is not None and job.next_ms > now_ms
+    upcoming = _upcoming(job.schedule, now_ms, _zone_of(call, job)) if is_due_again else ()
+    return contract.JobResult(job=_job_result(call, job), upcoming=upcoming)
+
+
 def _job_result(call: Call, job: Job) -> contract.CronJob:
     zone, schedule = _zone_of(call, job), job.schedule
-    kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
     return contract.CronJob.of(
         job,
-        schedule={kind: value for kind, value in kinds.items() if value is not None},
+        schedule=_schedule_result(schedule),
+        words=in_words(schedule),
+        zone=zone,
         session_key=str(job.session),
         next_run_ms=job.next_ms,
         next_run=_iso_time(job.next_ms, zone),
@@ -328,4 +374,5 @@ HANDLERS: dict[str, Handler] = {
     "cron.run": _run,
     "cron.runs": _runs,
     "cron.show": _show,
+    "cron.preview": _preview,
 }

@@ -68,7 +68,7 @@ async def _write(call: Call, params: contract.MemoryWriteParams) -> contract.Mem
         raise CallRefused("FORBIDDEN", NOT_HERE)
     if not text and not replaces:
         raise CallRefused("INVALID_REQUEST", "memory_write: text is empty: say what to remember.")
-    zone = call.config.agents[agent].timezone
+    zone = call.config.timezone_of(agent)
     date = local_time(now_ms(), zone).strftime("%Y-%m-%d")
     by = _source(call)
     line = f"- {date} ({by}): {text}" if text else ""
