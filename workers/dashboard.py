@@ -15,6 +15,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.gateway.guard import is_own_name
+from remoteclaw.host.installation import missing_packages
 
 
 def main() -> None:
@@ -22,11 +23,8 @@ def main() -> None:
     rq.serializers.PickleSerializer = rq.serializers.JSONSerializer  # type: ignore[assignment]
     try:
         from rq_dashboard.cli import run as dashboard
-    except ImportError as error:
-        sys.exit(
-            f"remoteclaw: rq-dashboard is not installed here ({error.name}): "
-            f"`{sys.executable} -m pip install rq-dashboard==0.9.0 six`."
-        )
+    except ImportError:
+        sys.exit(f"remoteclaw: {missing_packages('dashboard')}")
     try:
         home = Home.default().check()
         config = load_config(home.config_file)

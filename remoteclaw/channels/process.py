@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 import shlex
-import sys
 from collections.abc import Collection, Mapping
 from importlib import resources
 from pkgutil import resolve_name
@@ -36,6 +35,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
+from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
@@ -245,4 +245,4 @@ def install_command(provider: str) -> list[str]:
     assert channel is not None, "only called for channels with a library"
     package = channel.adapter.partition(":")[0].rpartition(".")[0]
     requirements = str(resources.files(package) / "requirements.txt")
-    return [sys.executable, "-m", "pip", "install", "--require-hashes", "-r", requirements]
+    return [*installer(), "--require-hashes", "-r", requirements]

@@ -5,13 +5,8 @@ import importlib.util
 from typing import Any, Final
 
 from remoteclaw.errors import TerminalsOff
+from remoteclaw.host.installation import install_command
 
-#: The message to a user where the library is not installed.
-_OFF = (
-    "Terminals are off, because the emulator that reads their screens is not installed: run"
-    " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on x86-64 or"
-    " aarch64."
-)
 #: The C types in use. cffi parses the library's whole header again for each type that it looks up
 #: by name, which takes 12 ms, so all types are looked up at once.
 _TYPES: Final = """
@@ -35,13 +30,21 @@ def library() -> tuple[Any, Any]:
     try:
         from pyghostty._ffi import ffi, lib
     except (ImportError, OSError) as error:
-        raise TerminalsOff(_OFF) from error
+        raise TerminalsOff(_off()) from error
     return ffi, lib
 
 
 def problem() -> str | None:
     """Return why this machine can't run terminals, None if it can. Does not load the library."""
-    return None if importlib.util.find_spec("pyghostty") else _OFF
+    return None if importlib.util.find_spec("pyghostty") else _off()
+
+
+def _off() -> str:
+    """Return the message to a user where the library is not installed."""
+    return (
+        "Terminals are off, because the emulator that reads their screens is not installed: run "
+        f"`{install_command('terminals')}`; it needs Linux with glibc on x86-64 or aarch64."
+    )
 
 
 def check(result: int) -> None:

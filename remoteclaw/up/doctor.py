@@ -22,6 +22,7 @@ from remoteclaw.fleet.replies.replies import UnreadStream
 from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.host.installation import EXTRAS, missing_packages
 from remoteclaw.host.terminal import one_line
 from remoteclaw.tty import ghostty
 from remoteclaw.up.agents import (
@@ -77,6 +78,9 @@ async def examine() -> AsyncIterator[Finding]:
         if problem := unasked_budget(config, budget):
             yield Finding(f"budget of {budget.of}", False, f"{problem}.")
     yield Finding("terminals", True, ghostty.problem() or "can be opened")
+    for extra in EXTRAS:
+        if problem := missing_packages(extra):
+            yield Finding(extra, True, problem)
     pid = running_pid(home)
     if config.redis.url is None and pid is None:
         for finding in _not_running(home, config):

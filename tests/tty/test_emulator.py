@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from remoteclaw.host.installation import install_command
 from remoteclaw.tty import ghostty
 
 
@@ -31,7 +32,8 @@ class Absent:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
 import importlib.util
-importlib.util.find_spec = lambda name: None
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "pyghostty" else find_spec(name)
 from remoteclaw.errors import TerminalsOff
 from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty.screen import Screen
@@ -44,6 +46,5 @@ except TerminalsOff as error:
 
     assert python(code) == (
         "Terminals are off, because the emulator that reads their screens is not installed: run"
-        " scripts/setup, or pip install 'remoteclaw[terminals]'; it needs Linux with glibc on"
-        " x86-64 or aarch64."
+        f" `{install_command('terminals')}`; it needs Linux with glibc on x86-64 or aarch64."
     )

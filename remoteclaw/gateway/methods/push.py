@@ -8,6 +8,7 @@ from remoteclaw.fleet.push_subscriptions import PushSubscription
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.conversations import person_of
 from remoteclaw.gateway.page.notifier import server_key
+from remoteclaw.host.installation import missing_packages
 from remoteclaw.tools import push as contract
 from remoteclaw.tools.base import NoParams
 
@@ -42,9 +43,7 @@ async def _subscribe(call: Call, params: contract.SubscribeParams) -> contract.P
     person, token = _person_and_token(call)
     key = await _push_public_key(call)
     if key is None:
-        raise CallRefused(
-            "UNAVAILABLE", "Notifications need another package: `pip install 'remoteclaw[push]'`."
-        )
+        raise CallRefused("UNAVAILABLE", missing_packages("push"))
     from remoteclaw.gateway.page.webpush import are_valid_keys
 
     if not are_valid_keys(params.public_key, params.auth):
