@@ -275,8 +275,7 @@ def test_nothing_is_raised_within_an_except_star_block() -> None:
 
 
 def test_requirements_are_exact_and_hashed() -> None:
-    files = ("requirements.txt", "requirements-dev.txt", "requirements-terminals.txt")
-    for name in (*files, ".ci/requirements.txt"):
+    for name in (*(file.name for file in ROOT.glob("requirements*.txt")), ".ci/requirements.txt"):
         packages = re.findall(r"^\S.*", (ROOT / name).read_text(), re.MULTILINE)
         assert packages
         assert all(re.match(r"[\w.\[\]-]+==\S+ ", package) for package in packages), name
@@ -287,8 +286,8 @@ def test_every_error_class_documents_when_it_is_raised() -> None:
         assert (error.__doc__ or "").startswith("Raised "), error.__name__
 
 
-def test_tests_named_in_agents_md_exist() -> None:
-    page = (ROOT / "docs" / "agents.md").read_text()
+def test_tests_named_with_workarounds_exist() -> None:
+    page = (ROOT / "docs" / "reference" / "workarounds.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
 
     assert len(named) > 12

@@ -138,7 +138,7 @@ def rules_problem(settings: AgentConfig) -> str | None:
     name = _runtime_name(settings)
     supported = create_cli_runtime(name).capabilities.rules
     ignored = [rule for rule in settings.allow if PermissionRule.parse(rule).kind not in supported]
-    see = "see the permissions in docs/agents.md"
+    see = "see the permissions in docs/permissions.md"
     if name == "demo":
         return None  # the demo agent uses no tools
     if settings.permissions == "edits" and "Edit" not in supported:

@@ -29,7 +29,7 @@ from tests.support.canaries import (
 from tests.support.own_files import OWN_FILES
 
 IS_RECORDING = os.environ.get("REMOTECLAW_RECORD_CANARIES") == "1"
-#: What can't be closed, by CLI; `docs/agents.md` says so.
+#: What can't be closed, by CLI; `docs/permissions.md` says so.
 OPEN: dict[str, set[str]] = {"opencode": {"its tool to read, through a link"}}
 #: What a CLI refuses or can't do even with `auto`, so that its record proves nothing, by CLI.
 NEVER: dict[str, set[str]] = {

@@ -3,7 +3,7 @@
 Each action is tried in a turn of a real CLI with a scripted model. A witness shows whether it has
 happened: a text in the reply, a new file, or a request at a listener.
 What happened with the tested version of a CLI is recorded; `scripts/reference` has the table of
-`docs/agents.md` from these records.
+`docs/permissions.md` from these records.
 """
 
 import contextlib
