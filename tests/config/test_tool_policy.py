@@ -722,7 +722,7 @@ def test_a_direct_session_lists_the_tools_that_its_user_may_use() -> None:
 # -- the document ---------------------------------------------------------------------------------
 
 
-def test_the_tables_and_examples_in_tool_policy_md_are_correct() -> None:
+def test_the_tables_in_tool_policy_md_are_correct() -> None:
     text = (ROOT / "docs" / "tool-policy.md").read_text()
     rows = dict(re.findall(r"^\| `([\w:]+)` \| (.*) \|$", text, re.MULTILINE))
 
@@ -731,8 +731,6 @@ def test_the_tables_and_examples_in_tool_policy_md_are_correct() -> None:
         config = configured(at("tools", allow=named))
         assert allowed_tools(config, OWNER, TOOLS) == PROFILES[profile]
     assert rows.keys() >= {name for tool in TOOLS for name in tool.group_names}
-    for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
-        check_tools(Config.model_validate(tomllib.loads(example)))
 
 
 # -- on whose behalf ------------------------------------------------------------------------------
