@@ -188,6 +188,7 @@ _EXAMPLES: dict[str, Any] = {
     "patches": {},
     "publicKey": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNt"
     "oIAiw4",
+    "schedule": {"every": 60},
     "scope": "read",
     "rows": 24,
     "runId": "0-1-1",
