@@ -1,14 +1,12 @@
 """The registry of channels: the profile of each, and the classes of its settings and its adapter.
 
-A channel is an entry of `CHANNELS`, or belongs to another package, as a `Channel` in the group
-`remoteclaw.channels` of entry points. A profile imports only the vocabulary, so that the
-configuration and the policy can read it without loading an adapter.
+A channel is an entry of `CHANNELS`, or a `Channel` that another package adds (`extensions.py`). A
+profile imports only the vocabulary, so that the configuration and the policy can read it without
+loading an adapter.
 """
 
-import functools
 import re
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Literal
 
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
@@ -16,10 +14,8 @@ from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.web.profile import PROFILE as WEB
 from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
+from remoteclaw.extensions import load_extension
 from remoteclaw.protocols import ChannelProfile
-
-#: The group of entry points in which other packages register channels.
-ENTRY_POINTS = "remoteclaw.channels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,26 +71,14 @@ _UNKNOWN = ChannelProfile()
 def channel_of(name: str) -> Channel | None:
     """Return the channel of a name; None if there is none.
 
-    Raises `ConfigError` if the channel of another package can't be imported.
+    Raises `ConfigError` if the channel of another package can't be used.
     """
-    return CHANNELS.get(name) or _installed(name)
-
-
-@functools.cache
-def _installed(name: str) -> Channel | None:
-    """Return the channel that another package has registered; None if none has."""
-    for entry in entry_points(group=ENTRY_POINTS, name=name):
-        try:
-            channel = entry.load()
-        except Exception as error:  # noqa: BLE001 - the code is another package's
-            raise ConfigError(
-                f"The channel {name!r} can't be loaded from {entry.value}: "
-                f"{type(error).__name__}: {error}."
-            ) from None
-        if isinstance(channel, Channel):
-            return channel
-        raise ConfigError(f"The channel {name!r} can't be loaded: {entry.value} is no Channel.")
-    return None
+    if name in CHANNELS:
+        return CHANNELS[name]
+    channel = load_extension("channel", name)
+    if channel is None or isinstance(channel, Channel):
+        return channel
+    raise ConfigError(f"The channel {name!r} can't be used: {channel!r:.100} is no Channel.")
 
 
 def runs_in_gateway(channel: str) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import resources
 from pkgutil import resolve_name
 from typing import Any, Literal, cast
@@ -33,13 +33,14 @@ from remoteclaw.errors import (
     RemoteClawError,
     first_of,
 )
+from remoteclaw.extensions import cant_load
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
-from remoteclaw.profiles import channel_of
+from remoteclaw.profiles import Channel, channel_of
 from remoteclaw.protocols import PlatformAdapter, Reply
 
 #: The interval between checks of the configuration, and of why replies wait, in seconds.
@@ -227,16 +228,21 @@ def create_adapter(provider: str, settings: AccountConfig) -> PlatformAdapter:
     channel = channel_of(provider)
     if channel is None or not channel.adapter:
         raise ConfigError(f"The channel {provider!r} has no adapter.")
+    return adapter_class(provider, channel)(settings)
+
+
+def adapter_class(provider: str, channel: Channel) -> Callable[[AccountConfig], PlatformAdapter]:
+    """Import the class of a channel's adapter. Raises as `create_adapter()` does."""
     try:
-        make = resolve_name(channel.adapter)
-    except ModuleNotFoundError as error:
-        if not channel.extra:
-            raise
-        raise LibraryMissing(
-            f"The library of {provider} is not installed ({error.name}): `remoteclaw channel add "
-            f"{provider}` installs it, or `{shlex.join(install_command(provider))}`."
-        ) from None
-    return cast(PlatformAdapter, make(settings))
+        return cast(Callable[[AccountConfig], PlatformAdapter], resolve_name(channel.adapter))
+    except Exception as error:  # noqa: BLE001 - the code can be another package's
+        if channel.extra and isinstance(error, ModuleNotFoundError):
+            raise LibraryMissing(
+                f"The library of {provider} is not installed ({error.name}): `remoteclaw channel "
+                f"add {provider}` installs it, or `{shlex.join(install_command(provider))}`."
+            ) from None
+        about = f"The adapter of the channel {provider!r}"
+        raise ConfigError(f"{about} {cant_load(channel.adapter, error)}") from None
 
 
 def install_command(provider: str) -> list[str]:

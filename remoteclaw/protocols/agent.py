@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from remoteclaw.events import AgentEvent, AsideAnswer, Compacted, ContextSize
 from remoteclaw.messages import Image
@@ -190,6 +190,7 @@ class AgentProcess(Protocol):
         """Return the state for the next worker; None if the agent can't be parked now."""
 
 
+@runtime_checkable
 class Runtime(Protocol):
     """A kind of agent CLI: its command line, its handshake, and the translation of its messages."""
 

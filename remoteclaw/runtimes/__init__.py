@@ -7,6 +7,8 @@ chats.
 import shutil
 from collections.abc import Callable, Mapping
 
+from remoteclaw.errors import ConfigError
+from remoteclaw.extensions import load_runtime
 from remoteclaw.protocols import Runtime
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
 from remoteclaw.runtimes.agent import COMPACT
@@ -33,8 +35,14 @@ CLIS = tuple(name for name in RUNTIMES if name not in ("acp", "demo"))
 
 
 def create_cli_runtime(name: str) -> Runtime:
-    """Return a new runtime; the configuration guarantees that `name` is in `RUNTIMES`."""
-    return RUNTIMES[name]()
+    """Return a new runtime, one of ours or of another package.
+
+    Raises `ConfigError` if there is none, which the configuration excludes on its host.
+    """
+    make = RUNTIMES.get(name) or load_runtime(name)
+    if make is None:
+        raise ConfigError(f"The runtime {name!r} is not installed on this host.")
+    return make()
 
 
 def detect_runtime() -> tuple[str, str]:

@@ -4,15 +4,18 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 
 from remoteclaw.bridge import Hooks
+from remoteclaw.channels.process import adapter_class
 from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
-from remoteclaw.config.model import Config, GatewayConfig, HooksConfig, is_loopback
+from remoteclaw.config.model import ChannelConfig, Config, GatewayConfig, HooksConfig, is_loopback
 from remoteclaw.config.requests import unasked_budget
-from remoteclaw.errors import RedisRefused, RemoteClawError
+from remoteclaw.errors import ConfigError, RedisRefused, RemoteClawError
+from remoteclaw.extensions import Kind, by_package, load_runtime
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
@@ -24,6 +27,8 @@ from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.installation import EXTRAS, missing_packages
 from remoteclaw.host.terminal import one_line
+from remoteclaw.profiles import CHANNELS, channel_of
+from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tty import ghostty
 from remoteclaw.up.agents import (
     agent_problem,
@@ -78,6 +83,8 @@ async def examine() -> AsyncIterator[Finding]:
         if problem := unasked_budget(config, budget):
             yield Finding(f"budget of {budget.of}", False, f"{problem}.")
     yield Finding("terminals", True, ghostty.problem() or "can be opened")
+    for package, added in by_package().items():
+        yield _package(package, added)
     for extra in EXTRAS:
         if problem := missing_packages(extra):
             yield Finding(extra, True, problem)
@@ -88,6 +95,32 @@ async def examine() -> AsyncIterator[Finding]:
     else:
         async for finding in _running(home, config, pid):
             yield finding
+
+
+def _package(package: str, added: Sequence[tuple[Kind, EntryPoint]]) -> Finding:
+    """Return what another package adds, and the first reason why something of it can't be used."""
+    names = ", ".join(f"{kind} {entry.name}" for kind, entry in added)
+    try:
+        for kind, entry in added:
+            _check_extension(package, kind, entry.name)
+    except RemoteClawError as error:
+        return Finding("package", False, str(error))
+    return Finding("package", True, f"{package}: {names}")
+
+
+def _check_extension(package: str, kind: Kind, name: str) -> None:
+    """Import what another package adds. Raises `ConfigError` if it can't be used."""
+    if name in (CHANNELS if kind == "channel" else RUNTIMES):
+        raise ConfigError(
+            f"The {kind} {name!r} of {package} is never used, because RemoteClaw has one of that "
+            "name: uninstall the package."
+        )
+    if kind == "runtime":
+        load_runtime(name)
+    elif channel := channel_of(name):
+        ChannelConfig.named(name)
+        if channel.adapter:
+            adapter_class(name, channel)
 
 
 def _configuration(home: Home) -> str:

@@ -1,16 +1,15 @@
 """Accounts as their process runs them, and as operators see them."""
 
 import re
-import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
 import pytest
 
-from tests.support.agents import ROOT
 from tests.support.channel import TestChannel
 from tests.support.command import REMOTECLAW, run_command, start_program
+from tests.support.extensions import install_example
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -114,35 +113,30 @@ async def test_the_cli_grants_and_removes_a_strangers_access(
     assert "There is no such code" in output_of(stack, "pairing", "approve", "ABCDEFGH")
 
 
-@pytest.mark.parametrize("is_live", [False, True], ids=["plain", "live"])
-async def test_the_example_channels_of_the_guide_run_as_a_package(
-    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch, is_live: bool
+@pytest.mark.parametrize("name", ["folder", "live-folder"])
+async def test_a_package_of_others_brings_a_channel_and_the_agent_that_answers_there(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
-    code, entry_point, live_code = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
-    package = directory / "package"
-    about = package / "folder_channel-1.dist-info"
-    about.mkdir(parents=True)
-    if is_live:
-        code, entry_point = code + live_code, entry_point.replace(":CHANNEL", ":LIVE_CHANNEL")
-    (package / "folder_channel.py").write_text(code)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-channel\nVersion: 1\n")
-    named = tomllib.loads(entry_point)["project"]["entry-points"]["remoteclaw.channels"]["folder"]
-    (about / "entry_points.txt").write_text(f"[remoteclaw.channels]\nfolder = {named}\n")
-    monkeypatch.setenv("PYTHONPATH", str(package))
+    install_example(directory / "packages")
+    monkeypatch.setenv("PYTHONPATH", str(directory / "packages"))
     chats = directory / "chats"
     (chats / "ada").mkdir(parents=True)
-    stack.configure(channels={"folder": {"directory": str(chats), "owners": ["ada"]}})
+    channels = {name: {"directory": str(chats), "owners": ["ada"]}}
+    stack.configure({"runtime": "calculator"}, channels=channels)
     await stack.start_worker()
 
     log = stack.home.logs / "channel.log"
     process = start_program([REMOTECLAW, "channel", "run"], env=stack.env(), log=log)
-    (chats / "ada" / "1-ada.in").write_text("hello")
+    (chats / "ada" / "1-ada.in").write_text("What are 2 and 40?")
 
     def answers() -> str:
         return "".join(file.read_text() for file in (chats / "ada").glob("*.txt"))
 
-    await eventually(lambda: "RemoteClaw's demo agent" in answers())
+    await eventually(lambda: "The sum is 42." in answers())
+    found = output_of(stack, "doctor")
+    added = "channel folder, channel live-folder, runtime calculator"
+    assert re.search(rf"^ok  package +remoteclaw-folder 1.0: {added}$", found, re.MULTILINE)
+    assert re.search(r"^ok  agent main +calculator .*\(configured\), works in", found, re.MULTILINE)
     process.terminate()
     assert process.wait() == 0
 

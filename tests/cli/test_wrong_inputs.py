@@ -19,7 +19,7 @@ TABLE = [
     ("chat bob --agent main", 2, "Name a session, or an agent or --new, not both."),
     ("up --agent nobody", 1, "There is no agent 'nobody': the configuration has 'main'."),
     ("up --workspace /nowhere", 2, "Directory '/nowhere' does not exist."),
-    ("up --runtime nosuch", 1, "[agents.main] runtime is not valid: Input should be 'claude', "),
+    ("up --runtime nosuch", 1, "[agents.main] runtime is not valid: 'nosuch' is none of claude, "),
     ("send", 2, "Missing argument 'TEXT'."),
     ("send hello", 1, NOT_RUNNING),
     ("send hello --wait soon", 2, "Invalid value for '--wait': 'soon' is not a valid float"),

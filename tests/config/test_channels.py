@@ -1,14 +1,12 @@
 """Settings that a channel defines, and its accounts."""
 
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 from pydantic import Field
 
-from remoteclaw import profiles
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
@@ -132,25 +130,6 @@ def test_an_unusable_token_is_reported_without_showing_it(
 
     assert problem in str(error.value)
     assert "two words" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ("nowhere:CHANNEL", "can't be loaded from nowhere:CHANNEL: ModuleNotFoundError"),
-        (f"{__name__}:ChatConfig", "is no Channel"),
-    ],
-)
-def test_a_broken_channel_of_another_package_is_named(
-    home: Home, monkeypatch: pytest.MonkeyPatch, value: str, problem: str
-) -> None:
-    found = [EntryPoint("broken", value, profiles.ENTRY_POINTS)]
-    monkeypatch.setattr(profiles, "entry_points", lambda **_: found)
-
-    with pytest.raises(ConfigError) as error:
-        load(home, "[channels.broken]\n")
-
-    assert problem in str(error.value)
 
 
 @for_each("name", ["cli", "console"])

@@ -9,7 +9,6 @@ platform has all calls: each poll is `polled`, with the process that makes it.
 """
 
 import asyncio
-import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from remoteclaw import profiles
 from remoteclaw.cli import main
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
@@ -30,6 +28,7 @@ from remoteclaw.profiles import Channel
 from remoteclaw.protocols import ChannelProfile, Identity, Incoming, IncomingFile, PollResult
 from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.extensions import look_again
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -161,9 +160,7 @@ class TestChannel:
             filter(None, (str(PACKAGES), str(ROOT), os.environ.get("PYTHONPATH")))
         )
         monkeypatch.setenv("PYTHONPATH", path)
-        # The cache of entry points belongs to the path, so the test's end drops both.
-        look = functools.cache(profiles._installed.__wrapped__)
-        monkeypatch.setattr(profiles, "_installed", look)
+        look_again(monkeypatch)
         directory = stack.home.path / "platform"
         channel = cls(stack, Platform(directory), directory)
         channel.configure(**settings)

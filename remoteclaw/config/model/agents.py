@@ -13,11 +13,14 @@ from remoteclaw.config.model.section import MAX_S, Section, check_names, zone_na
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions.permissions import PermissionRule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
+from remoteclaw.extensions import extension_names, load_runtime
 from remoteclaw.locations import AGENT_FILES, MEMORY_FILE, state_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
 #: The beginning of a fallback that is another agent; after it comes the agent's name.
 ANOTHER_AGENT = "agent:"
+#: The names of our own runtimes.
+OWN_RUNTIMES = ("claude", "codex", "gemini", "opencode", "acp", "demo")
 #: A model's name. An agent may change it, and some CLIs get it as an argument, so it is no option.
 _MODEL = re.compile(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}")
 
@@ -62,12 +65,11 @@ class McpServerSettings(Section):
 class AgentConfig(AskingSection):
     """An agent: its CLI, its directory and its permissions."""
 
-    runtime: Annotated[
-        Literal["claude", "codex", "gemini", "opencode", "acp", "demo"] | None, BY_PEOPLE
-    ] = None
-    """The CLI that runs the agent; `acp` is any other agent that speaks the Agent Client Protocol
-    and needs `command`. Without it, the first installed CLI of claude, codex, gemini and opencode;
-    if none is installed, a demo agent."""
+    runtime: Annotated[str | None, BY_PEOPLE] = None
+    """The CLI that runs the agent: `claude`, `codex`, `gemini`, `opencode`, `acp`, `demo`, or a
+    runtime of another package. `acp` is any other agent that speaks the Agent Client Protocol and
+    needs `command`. Without it, the first installed CLI of claude, codex, gemini and opencode; if
+    none is installed, a demo agent."""
     command: Annotated[tuple[str, ...] | None, SECRET] = Field(default=None, min_length=1)
     """The CLI's program and its first arguments. Without it, the program is searched on PATH by its
     usual name."""
@@ -245,6 +247,14 @@ class AgentConfig(AskingSection):
                 raise ValueError(f"has {entry!r}: write CHANNEL:CHAT, CHANNEL:* or *")
             if entry != "*":
                 channel_name(channel)
+        return value
+
+    @field_validator("runtime")
+    @classmethod
+    def _check_runtime(cls, value: str | None) -> str | None:
+        if value not in (None, *OWN_RUNTIMES) and load_runtime(value) is None:
+            known = [*OWN_RUNTIMES, *extension_names("runtime")]
+            raise ValueError(f"{value[:40]!r} is none of {', '.join(known)}")
         return value
 
     @model_validator(mode="after")

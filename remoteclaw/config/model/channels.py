@@ -1,5 +1,6 @@
 """The sections `[channels.NAME]`."""
 
+import functools
 import os
 import re
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from remoteclaw.config.model.requests import AskingSection, RequestsConfig
 from remoteclaw.config.model.section import MAX_NUMBER, Section, check_ids, check_names
 from remoteclaw.config.model.sessions import ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
-from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
+from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET, declared, fields
 from remoteclaw.errors import ConfigError
+from remoteclaw.extensions import cant_load
 from remoteclaw.messages import DEFAULT_ACCOUNT
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import Unit
@@ -219,11 +221,22 @@ def _settings_model(name: str) -> type[ChannelConfig]:
     if channel is None or not channel.settings:
         return ChannelConfig
     try:
-        model: type[ChannelConfig] = resolve_name(channel.settings)
+        return _checked_model(channel.settings)
     except Exception as error:  # noqa: BLE001 - the code is another package's
-        raise ConfigError(
-            f"The settings of the channel {name!r} can't be loaded from {channel.settings}: "
-            f"{type(error).__name__}: {error}."
-        ) from None
-    assert issubclass(model, ChannelConfig), f"{channel.settings} is the model of a channel"
+        about = f"The class of settings of the channel {name!r}"
+        raise ConfigError(f"{about} {cant_load(channel.settings, error)}") from None
+
+
+@functools.cache
+def _checked_model(path: str) -> type[ChannelConfig]:
+    """Import a class of settings. Raises `TypeError` if it is no complete one."""
+    model = resolve_name(path)
+    if not (isinstance(model, type) and issubclass(model, ChannelConfig)):
+        raise TypeError("it is no subclass of ChannelConfig")
+    for setting, field in fields(model):
+        if declared(field) is None:
+            raise TypeError(
+                f"{'.'.join(setting)} does not declare who may change it: BY_PEOPLE, BY_AGENTS or "
+                "SECRET"
+            )
     return model

@@ -1,0 +1,1 @@
+"""What this package adds to RemoteClaw: the channel `folder` and the runtime `calculator`."""
