@@ -79,6 +79,12 @@ async def write(page: Page, text: str) -> None:
     await page.keyboard.press("Enter")
 
 
+async def log_out(page: Page) -> None:
+    """Log out by the person's menu."""
+    await page.locator(".person").click()
+    await page.get_by_role("button", name="Log out").click()
+
+
 async def faults_of(page: Page) -> AsyncIterator[str]:
     """Yield the accessibility faults that axe finds in the shown page."""
     await page.set_viewport_size(PHONE)

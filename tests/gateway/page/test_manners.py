@@ -8,7 +8,7 @@ from urllib.parse import quote
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, faults_of, logged_in, write
+from tests.support.browser import PHONE, faults_of, log_out, logged_in, write
 from tests.support.day import EXPLAINED
 from tests.support.doors import opened
 from tests.support.stack import Stack
@@ -56,11 +56,11 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
 
         await message.fill("half of a thought")
         await page.get_by_role("link", name="Requests").click()
-        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.get_by_role("link", name="RemoteClaw").click()
         await expect(message).to_have_value("half of a thought")
         await page.get_by_role("link", name="New conversation").click()
         await expect(message).to_have_value("")
-        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.get_by_role("link", name="RemoteClaw").click()
         await page.reload()
         await expect(message).to_have_value("half of a thought")
         await message.press("Enter")
@@ -77,7 +77,7 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
         await expect(message).to_have_value("")
         assert await page.evaluate("sessionStorage.getItem('remoteclaw.person')") == "user.bob"
         await message.fill("for my eyes")
-        await page.get_by_role("button", name="Log out").click()
+        await log_out(page)
         await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
         assert await page.evaluate("sessionStorage.length") == 0
 
@@ -126,6 +126,7 @@ async def test_a_phone_has_a_drawer_and_opens_the_keyboard_only_on_a_tap(
         await expect(drawer).to_be_hidden()
         await expect(button).to_be_focused()
         await button.click()
+        await page.locator(".person").click()
         await expect(drawer.get_by_role("button", name="Log out")).to_be_visible()
         await page.touchscreen.tap(PHONE["width"] - 10, 400)
         await expect(drawer).to_be_hidden()
@@ -142,7 +143,7 @@ async def test_a_person_replies_and_reacts_and_each_answer_is_announced_once(
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         await expect(page.get_by_text("Write to your agent")).to_be_visible()
-        message, announced = page.get_by_label("Message", exact=True), page.locator(".unseen")
+        message, announced = page.get_by_label("Message", exact=True), page.locator("p.unseen")
         await message.fill("hello")
         await message.press("Enter")
         answer = page.locator(".message.agent").first
@@ -206,7 +207,7 @@ async def test_axe_finds_no_accessibility_fault_on_any_view(
             await page.goto(f"{door.url}/#/{place}")
             await expect(page.get_by_role("heading", level=1)).to_be_visible()
             faults += [fault async for fault in faults_of(page)]
-        await page.get_by_role("button", name="Log out").click()
+        await log_out(page)
         await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
         faults += [fault async for fault in faults_of(page)]
     assert not faults, "\n".join(faults)

@@ -46,7 +46,7 @@ async def test_the_page_shows_until_when_a_message_waits_and_can_try_now_or_drop
         waits = re.compile(r"^It waits until .*\d.*M \(the plan's limit\)\.$")
         await expect(paused).to_have_text(waits)
         await expect(page.locator(".live, .stop:visible")).to_have_count(0)
-        await expect(page.locator(".sessions .about")).to_contain_text("waits until")
+        await expect(page.locator(".sessions .state")).to_contain_text("waits until")
         view = await stack.fleet.sessions.view(session.sid)
         assert view is not None
         assert "(the plan's limit)" in run(stack, "sessions", "list").stdout

@@ -23,7 +23,7 @@ from remoteclaw.gateway.page import notifier
 from remoteclaw.gateway.page.webpush import encrypt_message
 from remoteclaw.host.fetch import post
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, logged_in
+from tests.support.browser import PHONE, log_out, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
 from tests.support.pages import Login, chat_key, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
@@ -401,7 +401,8 @@ async def test_a_notification_on_a_phone_opens_the_chat(
         await expect(page.get_by_label("Message", exact=True)).to_be_focused()
         await page.add_init_script(device)
         await page.reload()
-        await page.get_by_role("button", name="Conversations").click()
+        await page.get_by_role("button", name="Menu").click()
+        await page.locator(".person").click()
         button = page.get_by_role("button", name="Notify me on this device")
         await button.click()
         await expect(page.locator(".notify")).to_contain_text("This browser doesn't allow it")
@@ -430,8 +431,8 @@ async def test_a_notification_on_a_phone_opens_the_chat(
         assert await is_shown() == []
         await eventually(lambda: chats._visible)
 
-        await page.get_by_role("button", name="Conversations").click()
-        await page.get_by_role("button", name="Log out").click()
+        await page.get_by_role("button", name="Menu").click()
+        await log_out(page)
         await expect(page.locator("main")).to_contain_text("You are logged out.")
         assert await client.hlen(keys.pushes(CHAT)) == 0
         field = page.get_by_label("Link")

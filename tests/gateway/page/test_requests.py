@@ -97,6 +97,7 @@ async def test_requests_of_every_kind_are_answered_and_show_who_answered(
         denied = await put_in(*turn, tool="Bash", what="npm publish")
         await expect(page).to_have_title("(1) Chat · RemoteClaw")
         other = await put_in(*turn, tool="Write", what="/x\n+y")
+        await page.get_by_role("button", name="Menu, 2 requests open").click()
         await page.get_by_role("link", name="Requests, 2 open").click()
         rows = page.locator(".request")
         heading = await page.get_by_role("heading", name="Requests").bounding_box()
@@ -181,7 +182,7 @@ async def test_a_change_of_the_configuration_is_approved_from_its_diff(
     ):
         for each in (reader, page):
             await each.goto(f"{door.url}/#/requests")
-            await expect(each.get_by_role("heading", level=2)).to_have_text(
+            await expect(each.locator(".request h2")).to_have_text(
                 "main wants to change the configuration"
             )
         row = page.locator(".request")
@@ -231,7 +232,7 @@ async def test_a_killed_gateway_loses_no_answer_and_no_message(
             await expect(away).to_be_hidden()
             await allow.click()
             await expect(card.get_by_role("status")).to_contain_text("ada allowed it once at")
-            await page.get_by_role("link", name="Chat", exact=True).click()
+            await page.get_by_role("link", name="RemoteClaw").click()
             await write(page, "again")
             await expect(answers).to_have_count(2)
             await expect(page.locator(".message.own")).to_have_count(2)

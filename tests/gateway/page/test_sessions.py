@@ -75,7 +75,7 @@ async def test_a_session_is_found_read_managed_and_written_in(
         await stack.outcome(accepted)
         await stack.outcome(await put(stack, "something else", channel_id="2"))
         await page.set_viewport_size(DESK)
-        await page.get_by_text("Filter").click()
+        await page.get_by_role("button", name="Filter").click()
         await page.get_by_label("Channel").select_option("telegram")
         await expect(row(page, "something else")).to_be_hidden()
         await page.get_by_label("Channel").select_option("any channel")
@@ -139,7 +139,7 @@ async def test_waiting_sessions_are_listed_first_and_long_lists_show_more_on_req
     newer = await put(stack, "something newer", channel_id="2")
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
         rows = page.locator(".sessions li")
-        await expect(rows).to_have_text([re.compile("publish it.*asks you"), re.compile("newer")])
+        await expect(rows).to_have_text([re.compile("publish it.*needs you"), re.compile("newer")])
         await rows.first.get_by_role("link").click()
         request = page.locator(".conversation .request")
         await expect(request).to_contain_text("npm publish")
@@ -159,7 +159,7 @@ async def test_waiting_sessions_are_listed_first_and_long_lists_show_more_on_req
 
         for number in range(58):
             await put(stack, f"number {number}.", channel_id=f"c{number}")
-        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.get_by_role("link", name="RemoteClaw").click()
         await expect(rows).to_have_count(50)
         await page.get_by_role("button", name="Show more").click()
         await expect(rows).to_have_count(60)
@@ -185,7 +185,7 @@ async def test_names_and_messages_are_shown_as_text_everywhere(
     await stack.fleet.inbound.end_conversation(accepted.session, "reset", call="1")
     await stack.outcome(await put(stack, evil, provider="telegram", channel_id=evil))
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await page.get_by_text("Filter").click()
+        await page.get_by_role("button", name="Filter").click()
         await page.get_by_label("Search conversations").fill(evil)
         await expect(page.locator(".excerpt mark")).to_have_text(evil)
         await page.locator(".sessions a").click()
@@ -214,7 +214,7 @@ async def test_a_login_with_the_scope_read_is_offered_no_actions(
         await expect(page.get_by_text("Write to your agent")).to_be_hidden()
         await expect(page.get_by_role("link", name="New conversation")).to_be_hidden()
         await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
-        await expect(page.get_by_role("link", name="Chat")).to_have_attribute(
+        await expect(page.get_by_role("link", name="RemoteClaw")).to_have_attribute(
             "aria-current", "page"
         )
         await row(page, "hello").click()

@@ -122,7 +122,7 @@ async def test_a_terminal_is_opened_once_and_only_when_a_person_asks(
         await expect(state).to_have_text("Parked · it can be resumed")
         await expect(rows(page).first).to_have_text("drawn while it was hidden")
         await page.get_by_role("link", name="Fleet").click()
-        await page.get_by_role("link", name="Chat", exact=True).click()
+        await page.get_by_role("link", name="RemoteClaw").click()
         await expect(button(page, "Resume")).to_be_visible()
         is_same = await rows(page).first.evaluate("(element) => element === window.before")
         assert is_same, "the pane was rebuilt"
@@ -411,7 +411,7 @@ async def test_a_chat_has_what_was_said_in_its_terminal(
         await terminal_shown(page)
         await button(page, "Open terminal").click()
         await expect(page.locator(".tty-state")).to_have_text("Open · waits for you to write")
-        await expect(page.locator(".sessions .about")).to_contain_text("is open in a terminal")
+        await expect(page.locator(".sessions .state")).to_contain_text("is open in a terminal")
         await expect(page.get_by_role("button", name="Stop", exact=True)).to_be_hidden()
         await page.get_by_label("Message to the program").fill("remember pear")
         await page.locator(".terminal").get_by_role("button", name="Send").click()

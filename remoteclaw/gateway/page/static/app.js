@@ -4,19 +4,21 @@ import { OpenRequests, requestsView } from "./requests.js";
 import { chatView } from "./chat.js";
 import { button, count, el, fill, liveRegion, setMessage } from "./dom.js";
 import { drawer } from "./drawer.js";
+import { icon } from "./icons.js";
 import { loadHome } from "./session_keys.js";
 import { lazyView } from "./lazy_view.js";
 import { notifications, unsubscribe } from "./push.js";
 import { get, Link, post, reasonOf, storeKey } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
+import { sidebar } from "./sidebar.js";
 
 const link = new Link();
 const requests = new OpenRequests(link);
 const status = el("p", { class: "status", role: "status", hidden: true });
 const main = el("main", { id: "main", tabindex: "-1" });
-const aside = el("aside", { id: "conversations", "aria-label": "Conversations" });
-const menu = drawer(aside, main);
-const badge = el("span", { class: "badge", hidden: true });
+const sessions = sessionsList(link), push = notifications(link);
+const side = sidebar({ conversations: sessions, menu: [push.element, button([icon("leave"), "Log out"], logOut, { class: "row" })] });
+const menu = drawer(side.element, main);
 let title = "";
 let view = null;
 let wasConnected = false;
@@ -33,18 +35,11 @@ const routes = {
   fleet: { title: "Fleet", open: () => lazyView("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
 };
 
-function navigation() {
-  const links = [["#/", "Chat"], ["#/requests", "Requests"], ["#/cron", "Cron"], ["#/usage", "Usage"], ["#/fleet", "Fleet"]];
-  return el("nav", { "aria-label": "Main" },
-    links.map(([href, text]) => el("a", { href, "data-route": href }, text, href === "#/requests" ? badge : null)));
-}
-
-/** Show the number of open requests in the window's title and in the navigation. */
+/** Show the number of open requests in the window's title and in the sidebar. */
 function updateTitle() {
   const open = requests.list.length;
-  badge.hidden = !open;
-  badge.textContent = count(open);
-  badge.parentElement?.setAttribute("aria-label", open ? `Requests, ${count(open)} open` : "Requests");
+  side.setRequests(open);
+  menu.setRequests(open);
   document.title = `${hasRung ? "🔔 " : ""}${open ? `(${count(open)}) ` : ""}${title} · RemoteClaw`;
 }
 requests.addEventListener("change", updateTitle);
@@ -78,24 +73,15 @@ function showRoute({ isFirst = false } = {}) {
   const heading = view.element.querySelector("h1");
   heading.tabIndex = -1;
   if (!isFirst) heading.focus();  // for users of a screen reader or of the keyboard
-  document.body.dataset.view = parts[0] || "chat";
-  for (const each of document.querySelectorAll("nav a")) {
-    const isHere = each.dataset.route === `#/${parts[0] === "c" ? "" : parts[0]}`;
-    if (isHere) {
-      each.setAttribute("aria-current", "page");
-      each.scrollIntoView({ block: "nearest", inline: "nearest" });  // on a phone the links scroll
-    } else {
-      each.removeAttribute("aria-current");
-    }
-  }
+  side.mark(parts[0]);
   if (wasConnected) view.onConnected?.();
 }
 
 /** Replace the page by a message and further elements. */
 function coverPage(message, ...elements) {
-  fill(document.body, el("main", { class: "locked" },
-    el("h1", { text: "RemoteClaw" }),
-    el("p", { role: "status", text: message }), ...elements));
+  fill(document.body, el("main", { class: "locked" }, el("div", { class: "card" },
+    el("h1", {}, icon("mark"), "RemoteClaw"),
+    el("p", { role: "status", text: message }), ...elements)));
 }
 
 /** Replace the page by the form for a login link. */
@@ -104,14 +90,14 @@ function showLogin(message) {
   view?.close?.();
   view = null;
   coverPage(message,
-    el("p", {}, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in."),
-    linkForm());
+    linkForm(),
+    el("p", { class: "about" }, "On the computer where it runs, ", el("code", { text: "remoteclaw open" }), " prints a link that logs you in."));
 }
 
 /** Return a form for a login link: an app on the home screen has no address bar. */
 function linkForm() {
-  const field = el("input", { type: "text", autocomplete: "off", "aria-label": "Link", placeholder: "Or paste the link here", required: true });
-  return el("form", { class: "row", onsubmit: (event) => {
+  const field = el("input", { type: "text", autocomplete: "off", "aria-label": "Link", placeholder: "Paste your login link", required: true });
+  return el("form", { onsubmit: (event) => {
     event.preventDefault();
     const code = `#${field.value.trim().split("#").pop()}`;
     if (CODE.test(code)) location.hash = code;
@@ -129,17 +115,9 @@ async function logOut() {
 }
 
 function build() {
-  const sessions = sessionsList(link);
-  const push = notifications(link);
-  fill(aside, sessions.element,
-    el("div", { class: "foot" }, push.element, button("Log out", logOut, { class: "quiet" })));
   fill(document.body,
     el("a", { class: "skip", href: "#main", text: "Skip to the content", onclick: (event) => { event.preventDefault(); main.focus(); } }),
-    el("header", {},
-      menu.button,
-      el("a", { class: "name", href: "#/", text: "RemoteClaw" }),
-      navigation()),
-    aside, main, status, liveRegion);
+    side.element, menu.button, main, status, liveRegion);
   addEventListener("hashchange", () => {
     menu.close();
     showRoute();
@@ -156,7 +134,7 @@ function build() {
     setMessage(status, isConnected ? "" : link.reason);
     wasConnected = isConnected;
     if (isConnected) {
-      loadHome().then(() => view?.onConnected?.()).then(sessions.onConnected);
+      loadHome().then(side.setPerson).then(() => view?.onConnected?.()).then(sessions.onConnected);
       push.onConnected();
     }
   });

@@ -1,7 +1,7 @@
 // The view of cron jobs: their schedules and runs, and actions on them.
 
 import { actionRunner, confirmButtons } from "./actions.js";
-import { ago, button, duration, el, fill, newId, moment, problemLine, setMessage, stamp } from "./dom.js";
+import { ago, bar, button, duration, el, fill, newId, moment, problemLine, setMessage, stamp, view } from "./dom.js";
 import { jobForm } from "./job_form.js";
 import { partsOf, sessionLink } from "./session_keys.js";
 import { scheduleText } from "./schedule.js";
@@ -21,7 +21,7 @@ export function cronView(link) {
   const problem = problemLine();
   const notice = el("p", { class: "notice" });
   const add = button("New job", () => openForm(link, add));
-  const element = el("section", { class: "cron" }, el("h1", { text: "Cron jobs" }), problem, notice, add, list);
+  const element = view(bar("Cron"), el("div", { class: "cron" }, problem, notice, add, list));
   const rows = new Map();
 
   let jobs = [], scheduler = "";

@@ -95,6 +95,18 @@ export function button(text, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, text);
 }
 
+/** Return the bar of a view: its title, a text or an `h1`, and its actions at the other end. */
+export function bar(title, ...actions) {
+  return el("header", { class: "bar" },
+    typeof title === "string" ? el("h1", { text: title }) : title,
+    el("div", { class: "actions" }, actions));
+}
+
+/** Return a view with the bar `head`, and content that scrolls below it. */
+export function view(head, ...content) {
+  return el("section", { class: "view" }, head, el("div", { class: "content" }, content));
+}
+
 /** Return a line for an error message, hidden while it is empty. */
 export function problemLine() {
   return el("p", { class: "problem", role: "alert", hidden: true });

@@ -1,18 +1,20 @@
-// The list of conversations on a phone: a drawer over the page, opened by a button.
+// The sidebar on a phone: a drawer over the page, opened by a button.
 
-import { el } from "./dom.js";
+import { count, el } from "./dom.js";
+import { icon } from "./icons.js";
 
 /** Return the button of a drawer; the element `rest` is inert while the drawer is open. */
 export function drawer(aside, rest) {
-  const button = el("button", { class: "menu", type: "button", "aria-label": "Conversations", "aria-expanded": "false", "aria-controls": aside.id,
-    onclick: () => (isOpen() ? close() : open()) }, "☰");
+  const badge = el("span", { class: "badge", hidden: true });
+  const button = el("button", { class: "menu icon-button", type: "button", "aria-label": "Menu", "aria-expanded": "false", "aria-controls": aside.id,
+    onclick: () => (isOpen() ? close() : open()) }, icon("menu"), badge);
   const isOpen = () => "menu" in document.body.dataset;
 
   function open() {
     document.body.dataset.menu = "";
     button.setAttribute("aria-expanded", "true");
     rest.inert = true;
-    aside.querySelector("a, button, input")?.focus();
+    aside.querySelector("nav a:not([hidden])").focus();
   }
 
   function close() {
@@ -23,9 +25,17 @@ export function drawer(aside, rest) {
     button.focus();
   }
 
-  document.addEventListener("keydown", ({ key }) => { if (key === "Escape") close(); });
+  function setRequests(requests) {
+    badge.hidden = !requests;
+    badge.textContent = count(requests);
+    button.setAttribute("aria-label", requests ? `Menu, ${count(requests)} requests open` : "Menu");
+  }
+
+  document.addEventListener("keydown", ({ key }) => {
+    if (key === "Escape" && !document.querySelector(":popover-open")) close();
+  });
   document.addEventListener("pointerdown", ({ target }) => {
     if (!aside.contains(target) && !button.contains(target)) close();
   });
-  return { button, close };
+  return { button, close, setRequests };
 }

@@ -1,7 +1,7 @@
 // The view of the fleet: its problems first, then its workers, sessions, agents and adapters.
 
 import { doctorSection } from "./doctor.js";
-import { count, el, newId, pauseOf, problemLine, setMessage, size } from "./dom.js";
+import { bar, count, el, newId, pauseOf, problemLine, setMessage, size, view } from "./dom.js";
 import { age, table, updateAges, updatedRows, withCode } from "./tables.js";
 import { nameOf, sessionLink } from "./session_keys.js";
 import { deadLetters } from "./dead_letters.js";
@@ -45,12 +45,11 @@ export function fleetView(link) {
       count(adapter.waiting), withCode(adapter.problem)],
   });
   const more = el("p", { class: "notice", hidden: true });
-  const element = el("section", { class: "fleet" },
-    el("h1", { text: "Fleet" }), problem,
+  const element = view(bar("Fleet"), el("div", { class: "fleet" }, problem,
     section("Needs attention", wrong, well),
     letters.element,
     section("Lanes", lanes.element), section("Workers", workers.element), section("Sessions at work", sessions.element, more),
-    section("Warm agents", agents.element), section("Adapters", adapters.element), doctor);
+    section("Warm agents", agents.element), section("Adapters", adapters.element), doctor));
   let status = null, doctorFindings = [];
   let clock = 0;  // how far the gateway's clock is ahead of this one, in milliseconds
 

@@ -1,6 +1,6 @@
 // Views whose modules are loaded when they are opened first, so that the chat loads faster.
 
-import { el, fill } from "./dom.js";
+import { bar, el, fill, view as frame } from "./dom.js";
 
 /** Return the message in place of a view that could not be loaded. */
 export function notLoaded() {
@@ -16,8 +16,7 @@ function loadStyles() {
 
 /** Return a view that is filled once `load()` resolves to a function: with the view that this returns for `args`. */
 export function lazyView(title, load, ...args) {
-  const heading = el("h1", { text: title });
-  const element = el("div", { class: "lazy-view" }, heading);
+  const element = el("div", { class: "lazy-view" }, frame(bar(title)));
   let view = null, isConnected = false, isClosed = false;
 
   function show(open) {

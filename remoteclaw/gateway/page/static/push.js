@@ -1,6 +1,7 @@
 // Notifications on this device by Web Push, also while it is locked.
 
 import { whileBusy, button, el, workerScript } from "./dom.js";
+import { icon } from "./icons.js";
 
 const REFUSED = "This browser doesn't allow it: allow notifications of this page in the browser's settings.";
 const AWAY = "The browser's push service can't be reached: try again later.";
@@ -8,7 +9,7 @@ const HOME_SCREEN = "To be notified on an iPhone or iPad, add this page to the h
 
 /** Return the button that turns notifications on and off, with messages about it. */
 export function notifications(link) {
-  const toggle = button("", () => whileBusy([toggle], change), { hidden: true });
+  const label = el("span"), toggle = button([icon("bell"), label], () => whileBusy([toggle], change), { class: "row", hidden: true });
   const note = el("p", { class: "about", role: "status" });
   const element = el("div", { class: "notify" }, toggle, note);
   let key = null;
@@ -29,7 +30,7 @@ export function notifications(link) {
   function show(nowOn) {
     isOn = nowOn;
     toggle.hidden = false;
-    toggle.textContent = isOn ? "Notify me here no more" : "Notify me on this device";
+    label.textContent = isOn ? "Notify me here no more" : "Notify me on this device";
   }
 
   async function change() {

@@ -1,7 +1,7 @@
 // The open requests of all sessions, and the view that lists them.
 
 import { body, choices, deadline, headline, outcome } from "./request_card.js";
-import { ago, button, el, fill } from "./dom.js";
+import { ago, bar, button, el, fill, view } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 
 /** The requests that can be answered. It dispatches `change` when they have changed. */
@@ -26,7 +26,7 @@ export function requestsView(link, open) {
   const notice = el("p", { class: "notice", text: "Nothing waits for you." });
   const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0; } });
   return {
-    element: el("section", {}, el("h1", { text: "Requests" }), notice, element),
+    element: view(bar("Requests"), notice, element),
     onConnected: refresh,
     close,
   };

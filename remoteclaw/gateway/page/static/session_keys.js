@@ -4,11 +4,13 @@ import { el } from "./dom.js";
 import { get } from "./rpc.js";
 
 let home = null;  // the key of the person's conversation with the first agent
+let person = "";  // the name of the person
 
-/** Load the key of the person's conversation with the first agent. */
+/** Load the key of the person's conversation with the first agent, and the person's name, which is returned. */
 export async function loadHome() {
   const answer = home ? null : await get("/page/whoami").catch(() => null);
-  if (answer?.ok) home = (await answer.json()).session;
+  if (answer?.ok) ({ session: home, name: person } = await answer.json());
+  return person;
 }
 
 /** Return the key of the person's conversation with the first agent, null if it is not known. */

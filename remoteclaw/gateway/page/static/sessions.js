@@ -1,6 +1,7 @@
 // The list of sessions, with search and filters: those that wait for a person first, then by activity.
 
 import { ago, button, count, el, fill, newId, pauseOf, setMessage } from "./dom.js";
+import { icon, iconButton, stateMark } from "./icons.js";
 import { addressOf, nameOf } from "./session_keys.js";
 
 /** How often the ages of the rows are updated. */
@@ -10,6 +11,10 @@ const TYPING_MS = 250;
 const PAGE = 50;
 /** The key of the filters in the session storage. */
 const STORED = "remoteclaw.search";
+/** The key in the local storage of what was read. */
+const READ = "remoteclaw.read";
+/** How many sessions are remembered as read; older ones count as read. */
+const MAX_READ = 500;
 const STATES = { requests: "waits for a person", running: "works", scheduled: "waits for a worker", terminal: "is open in a terminal", idle: "is idle" };
 
 export function sessionsList(link) {
@@ -18,13 +23,15 @@ export function sessionsList(link) {
   const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", value: filter.query, oninput: () => refreshLater(TYPING_MS) });
   const state = el("select", { onchange: refresh }, option("", "any state"), Object.entries(STATES).map(([value, text]) => option(value, text)));
   const channel = el("select", { onchange: refresh }), agent = el("select", { onchange: refresh });
-  const filters = el("details", { class: "filters", open: Boolean(filter.state || filter.channel || filter.agent) },
-    el("summary", { text: "Filter" }),
+  const isNarrowed = Boolean(filter.state || filter.channel || filter.agent);
+  const narrow = iconButton("filter", "Filter", toggleFilters, { "aria-expanded": String(isNarrowed), "aria-controls": "filters" });
+  const filters = el("div", { class: "filters", id: "filters", hidden: !isNarrowed },
     [["State", state], ["Channel", channel], ["Agent", agent]].map(([text, select]) => el("label", {}, text, select)));
   const note = el("p", { class: "notice", role: "status", hidden: true });
   const more = button("Show more", () => { limit += PAGE; refresh(); }, { hidden: true });
-  const begin = el("a", { class: "new", href: "#/", onclick: newConversation }, "New conversation");
-  const element = el("div", {}, begin, search, filters, note, list, more);
+  const begin = el("a", { class: "row", href: "#/", onclick: newConversation }, icon("compose"), "New conversation");
+  const element = el("section", { class: "conversations" },
+    el("div", { class: "heading" }, el("h2", { text: "Conversations" }), narrow), search, filters, note, list, more);
   const rows = new Map();
   let timer = null, limit = PAGE, calls = 0, last = "";
   let found = null;  // the shown result
@@ -32,6 +39,11 @@ export function sessionsList(link) {
   state.value = filter.state;
   setOptions(channel, "any channel", [], filter.channel);
   setOptions(agent, "any agent", [], filter.agent);
+
+  function toggleFilters() {
+    filters.hidden = !filters.hidden;
+    narrow.setAttribute("aria-expanded", String(!filters.hidden));
+  }
 
   function newConversation(event) {
     event.preventDefault();
@@ -84,15 +96,17 @@ export function sessionsList(link) {
     }
   }
 
-  addEventListener("hashchange", () => rows.forEach((row) => row.mark()));
-  setInterval(() => found && show(found), AGES_MS);
+  const update = () => found && show(found);
+  addEventListener("hashchange", update);
+  addEventListener("visibilitychange", update);
+  setInterval(update, AGES_MS);
 
   function onConnected() {
     begin.hidden = !link.scopes.includes("write");
     return refresh();
   }
 
-  return { element, onConnected };
+  return { element, begin, onConnected };
 }
 
 function option(value, text) {
@@ -110,34 +124,60 @@ function setOptions(select, any, values, chosen) {
 
 /** Return the row of a session, which is updated in place. */
 function sessionRow() {
-  const title = el("span", { class: "title", dir: "auto" }), about = el("span", { class: "about" });
-  const at = el("time"), excerpt = el("span", { class: "excerpt", hidden: true });
-  const anchor = el("a", {}, title, about, at, excerpt);
+  const letter = el("span", { class: "letter", "aria-hidden": "true" }), title = el("span", { class: "title", dir: "auto" });
+  const state = el("span", { class: "states" }), at = el("time"), about = el("span", { class: "about" });
+  const excerpt = el("span", { class: "excerpt", hidden: true });
+  const anchor = el("a", {}, letter, title, state, about, excerpt);
   const element = el("li", {}, anchor);
   let shown = "";
 
-  /** Mark the row if its session is open. */
-  function mark() {
-    if (anchor.getAttribute("href") === (location.hash || "#/")) anchor.setAttribute("aria-current", "page");
-    else anchor.removeAttribute("aria-current");
-  }
-
   function show(session, query) {
-    const next = JSON.stringify([session, ago(session.lastMessageMs), addressOf(session.key), query]);
+    const address = addressOf(session.key), isHere = address === (location.hash || "#/");
+    if (isHere && session.state === "idle" && document.visibilityState === "visible" && isUnread(session)) setRead(session);
+    const next = JSON.stringify([session, ago(session.lastMessageMs), address, query, isHere, isUnread(session)]);
     if (next === shown) return;
     shown = next;
-    const state = session.requests ? "asks you" : session.state === "idle" ? "" : [session.state === "terminal" && STATES.terminal, pauseOf(session)].filter(Boolean).join(", ") || STATES[session.state];
-    element.className = session.requests ? "requests" : session.state;
-    anchor.href = addressOf(session.key);
+    anchor.href = address;
+    if (isHere) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+    letter.textContent = [...session.agent][0];
     title.textContent = session.label ?? session.title ?? nameOf(session.key);
-    about.textContent = [session.channel, session.agent, state].filter(Boolean).join(" · ");
     at.textContent = ago(session.lastMessageMs);
+    fill(about, session.channel === "web" ? "" : `${session.channel} · `, at);
+    anchor.title = `${title.textContent}\n${session.agent} on ${session.channel}`;
+    fill(state, stateOf(session));
+    element.classList.toggle("unread", isUnread(session));
     excerpt.hidden = !session.excerpt;
     if (session.excerpt) fill(excerpt, `${session.excerpt.who}: `, marked(session.excerpt.text, query));
-    mark();
   }
 
-  return { element, show, mark };
+  return { element, show };
+}
+
+/** Return the most important state of a session, as a shape; null if there is none. */
+function stateOf(session) {
+  if (session.requests) return stateMark("asks", "needs you");
+  if (pauseOf(session)) return stateMark("waits", pauseOf(session));
+  if (session.state !== "idle") return stateMark({ running: "works", scheduled: "waits" }[session.state] ?? session.state, STATES[session.state]);
+  return isUnread(session) ? stateMark("unread", "unread") : null;
+}
+
+/** The last message of each session that this browser has shown, as its time, by the session's key; under "", of all others. */
+const read = JSON.parse(localStorage.getItem(READ) ?? "null") ?? { "": Date.now() };
+
+function isUnread({ key, lastMessageMs }) {
+  return lastMessageMs > (read[key] ?? read[""]);
+}
+
+/** Note that a session has been read: it is in view, and its agent has answered. */
+function setRead({ key, lastMessageMs }) {
+  read[key] = lastMessageMs;
+  const oldest = Object.keys(read).filter(Boolean).sort((one, other) => read[one] - read[other]).slice(0, -MAX_READ);
+  for (const each of oldest) {
+    read[""] = Math.max(read[""], read[each]);
+    delete read[each];
+  }
+  localStorage.setItem(READ, JSON.stringify(read));
 }
 
 /** Return a text in parts, in which the first match of the query is marked. */

@@ -1,6 +1,6 @@
 // The view of usage: tokens, time and cost of turns, and counters of the gateway.
 
-import { button, count, dollars, duration, el, fill, problemLine, setMessage } from "./dom.js";
+import { bar, button, count, dollars, duration, el, fill, problemLine, setMessage, view } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 import { get } from "./rpc.js";
 
@@ -23,9 +23,9 @@ export function usageView(link) {
   const periods = PERIODS.map((each) => button(`${each} days`, () => choose(each), { "aria-pressed": String(each === days) }));
   const problem = problemLine();
   const tables = el("div"), facts = el("dl", { class: "facts" });
-  const element = el("section", { class: "usage" }, el("h1", { text: "Usage" }),
+  const element = view(bar("Usage"), el("div", { class: "usage" },
     el("div", { class: "choices", role: "group", "aria-label": "Period" }, periods), problem, tables,
-    el("h2", { text: "The gateway" }), facts);
+    el("h2", { text: "The gateway" }), facts));
 
   function choose(period) {
     days = period;
