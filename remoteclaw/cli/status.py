@@ -47,7 +47,7 @@ def _print(fleet: Mapping[str, Any]) -> None:
     without = "none here, so agents have no tools: run `remoteclaw gateway`"
     echo(f"gateway   {fleet['gateway'] or without}")
     if "sweeper" in problems:
-        echo("sweeper   none, so lost hints are not replaced: run `remoteclaw sweep`")
+        echo("sweeper   none, so a dead worker's messages wait: run `remoteclaw sweep`")
     for adapter in fleet["adapters"]:
         if not adapter["account"].startswith("web/"):  # gateways deliver for the page
             echo(f"channel   {one_line(adapter['line'])}")

@@ -33,10 +33,13 @@ PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
 #: The problems of a fleet without workers or without a sweeper, and their remedies.
 NO_WORKER = (
-    "no rq worker serves the queue: start some with `remoteclaw worker`, under a supervisor that "
-    "restarts them, since RQ's worker ends when Redis takes no writes."
+    "no worker runs, so no message is answered: run `remoteclaw up`, or start some with "
+    "`remoteclaw worker`, under a supervisor that restarts them, since RQ's worker ends when Redis "
+    "takes no writes."
 )
-NO_SWEEPER = "no sweeper is running, so lost hints stay lost: run `remoteclaw sweep`."
+NO_SWEEPER = (
+    "no sweeper runs, so nobody continues the work of a worker that dies: run `remoteclaw sweep`."
+)
 
 log = logging.getLogger(__name__)
 

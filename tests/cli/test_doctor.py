@@ -229,7 +229,7 @@ async def test_doctor_and_status_report_missing_and_foreign_processes(stack: Sta
     doctor, status = run(stack, "doctor"), run(stack, "status")
 
     assert doctor.returncode == 1
-    assert "NO  sweeper          no sweeper is running" in doctor.stdout
+    assert "NO  sweeper          no sweeper runs" in doctor.stdout
     assert "NO  gateway          none on this host" in doctor.stdout
     assert f"process {stranger.pid} on" in doctor.stdout
     assert "it fails each hint that it takes from agents, and would run any" in doctor.stdout

@@ -37,7 +37,8 @@ export function fill(element, ...children) {
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
 const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const number = new Intl.NumberFormat();
-const money = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+const money = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD" });
+const littleMoney = new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumFractionDigits: 4 });
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 
 /** Return a time as text: without the date if it is today. */
@@ -77,9 +78,9 @@ function inUnit(value, unit) {
   return new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay: "narrow", maximumFractionDigits: 1 }).format(value);
 }
 
-/** Return a cost as text. */
+/** Return a cost as text, with more digits if it is below ten cents. */
 export function dollars(value) {
-  return money.format(value);
+  return (value && value < 0.1 ? littleMoney : money).format(value);
 }
 
 /** Return a size as text. */

@@ -1,60 +1,69 @@
-// The view of the fleet: its problems first, then its workers, sessions, agents and adapters.
+// The view of the fleet: its numbers, what is wrong, charts of the last day or week, and what works or waits.
 
-import { doctorSection } from "./doctor.js";
-import { bar, count, el, newId, pauseOf, problemLine, setMessage, size, view } from "./dom.js";
-import { age, table, updateAges, updatedRows, withCode } from "./tables.js";
+import { attention } from "./attention.js";
+import { chart, countTop, durationTop, periodsOf, segmented } from "./charts.js";
+import { bar, count, dollars, duration, el, newId, pauseOf, problemLine, setMessage, size, view } from "./dom.js";
+import { stateMark } from "./icons.js";
 import { nameOf, sessionLink } from "./session_keys.js";
-import { deadLetters } from "./dead_letters.js";
+import { age, ageText, figures, table, updateAges } from "./tables.js";
 
 /** How often the ages are updated. */
 const AGES_MS = 1000;
-/** How many dead letters are listed. */
-const MAX_LETTERS = 50;
+/** The periods of the charts: what a bar is, how many days they show, and their names. */
+const PERIODS = [[{ by: "hour", days: 1 }, "24 hours"], [{ by: "day", days: 7 }, "7 days"]];
+/** The account of this page, which each gateway serves. */
+const PAGE = "web/default";
+const WORKER_STATES = { idle: "free", busy: "a message", started: "starts", suspended: "suspended" };
+const LANES = { agents: "Messages of people", background: "Background work" };
 
 export function fleetView(link) {
   const problem = problemLine();
-  const wrong = el("ul", { class: "wrong" });
-  const well = el("p", { class: "notice", text: "Nothing, as far as the fleet knows. The doctor checks more." });
-  const letters = deadLetters(link);
-  const doctor = doctorSection(link, (findings) => { doctorFindings = findings; showProblems(); });
-  const showWrong = updatedRows(wrong, { key: ({ subject, text }) => `${subject} ${text}`,
-    draw: ({ subject, text }) => [el("strong", { text: subject }), " ", ...withCode(text)] });
-  const lanes = table("Lanes", ["Lane", "Workers", "Hints that wait"], {
-    key: (lane) => lane.name, empty: "There are none.",
-    cells: (lane) => [lane.name, count(lane.workers), count(lane.hints)],
-  });
-  const workers = table("Workers", ["Worker", "State", "Lanes", "Works on", "Since"], {
-    key: (worker) => worker.name, empty: "No worker runs.",
-    cells: (worker) => [`process ${worker.pid} on ${worker.host}`, worker.state, worker.lanes.join(", "),
-      worker.sessionKey ? sessionLink(worker.sessionKey, worker.title) : "", age(worker.sinceMs)],
-  });
-  const sessions = table("Sessions at work", ["Session", "Agent", "State", "Messages", "Since"], {
+  const wrong = attention(link);
+  const numbers = figures("Now and today");
+  const charts = chartsSection();
+  const sessions = table("Sessions at work", ["Session", "Agent", "Messages", "Since"], {
     key: (session) => session.key, empty: "No session has work.",
-    cells: (session) => [sessionLink(session.key, session.label ?? session.title ?? undefined), session.agent, stateOf(session), count(session.waiting), age(session.sinceMs)],
-  });
-  const agents = table("Warm agents", ["Agent", "Session", "Idle", "Memory"], {
-    key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent waits on the gateway's computer.",
-    cells: (agent) => [agent.sessionKey ? nameOf(agent.sessionKey).split(" · ")[0] : "unknown", agent.sessionKey ? sessionLink(agent.sessionKey) : "unknown",
-      age(agent.sinceMs), agent.memoryBytes ? size(agent.memoryBytes) : "unknown"],
-  });
-  const adapters = table("Adapters", ["Account", "Delivers", "Stands by", "Replies that wait", "Problem"], {
-    key: (adapter) => adapter.account, empty: "No account is configured.",
-    cells: (adapter) => [adapter.name ? `${adapter.account} as ${adapter.name}` : adapter.account,
-      adapter.by ? processName(adapter.by) : adapter.state,
-      adapter.standbys.length ? adapter.standbys.map((each) => el("div", { text: processName(each) })) : "none",
-      count(adapter.waiting), withCode(adapter.problem)],
+    cells: (session) => [[stateOf(session), " ", sessionLink(session.key, session.label ?? session.title ?? undefined),
+      session.state === "terminal" ? el("span", { class: "about", text: " open in a terminal" }) : null,
+      session.postponedUntilMs ? el("span", { class: "about", text: ` ${pauseOf(session)}` }) : null].filter(Boolean),
+      session.agent, count(session.waiting), age(session.sinceMs)],
   });
   const more = el("p", { class: "notice", hidden: true });
-  const element = view(bar("Fleet"), el("div", { class: "fleet" }, problem,
-    section("Needs attention", wrong, well),
-    letters.element,
-    section("Lanes", lanes.element), section("Workers", workers.element), section("Sessions at work", sessions.element, more),
-    section("Warm agents", agents.element), section("Adapters", adapters.element), doctor));
-  let status = null, doctorFindings = [];
+  const lanes = el("dl", { class: "facts" });
+  const workers = table("Workers", ["Worker", "Now", "Since"], {
+    key: (worker) => worker.name, empty: "No worker runs.",
+    cells: (worker) => [worker.state === "busy" ? [stateMark("works", "works:"), " ", computer(worker.host)] : computer(worker.host),
+      worker.sessionKey ? sessionLink(worker.sessionKey, worker.title) : WORKER_STATES[worker.state] ?? worker.state, age(worker.sinceMs)],
+  });
+  const agents = table("Warm agents", ["Agent", "Session", "Idle for", "Memory"], {
+    key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent is kept warm on this computer.",
+    cells: (agent) => [agent.sessionKey ? nameOf(agent.sessionKey).split(" · ")[0] : "an agent", agent.sessionKey ? sessionLink(agent.sessionKey, agent.title) : "has a newer agent",
+      age(agent.sinceMs), agent.memoryBytes ? size(agent.memoryBytes) : ""],
+  });
+  const accounts = table("Accounts", ["Account", "Connected by", "Answers that wait"], {
+    key: (adapter) => adapter.account, empty: "No account is configured.",
+    cells: (adapter) => [[adapter.state === "runs" ? stateMark("unread", "connected:") : stateMark("failed", adapter.state === "refused" ? "refused:" : "not connected:"), " ", adapter.account === PAGE ? "this page" : adapter.account, adapter.name ? ` as ${adapter.name}` : ""],
+      adapter.by ? [computer(adapter.by.host), standbysOf(adapter)].filter(Boolean).join(", ") : adapter.state === "runs" ? "a process" : "nobody", adapter.waiting ? count(adapter.waiting) : "none"],
+  });
+  const processes = table("Processes", ["Process", "Computer", "Number", "Serves"], {
+    key: (process) => `${process.kind} ${process.host} ${process.pid} ${process.serves}`, empty: "No process is known.",
+    cells: (process) => [process.kind, process.host, String(process.pid), process.serves],
+  });
+  // Hidden until all of it is known: nothing moves while it is loaded.
+  const content = el("div", { class: "fleet data", hidden: true }, numbers.element, wrong.element, charts.element,
+    section("At work", sessions.element, more),
+    section("Workers", lanes, workers.element),
+    section("Warm agents", agents.element), section("Accounts", accounts.element),
+    el("details", {}, el("summary", { text: "Processes" }), processes.element));
+  const element = view(bar("Fleet", wrong.check), problem, content);
+  let status = null;
   let clock = 0;  // how far the gateway's clock is ahead of this one, in milliseconds
 
   const fail = (error) => setMessage(problem, error.message);
-  const timer = setInterval(() => updateAges(element, Date.now() + clock), AGES_MS);
+  const timer = setInterval(() => {
+    updateAges(element, Date.now() + clock);
+    if (status) showNumbers();
+  }, AGES_MS);
   let ends = [];
 
   function onConnected() {
@@ -64,37 +73,99 @@ export function fleetView(link) {
         status = result;
         clock = status.atMs - Date.now();
         draw();
-        setMessage(problem, "");
+        show();
       }, fail),
-      link.follow("deadletters.list", { limit: MAX_LETTERS }, (dead) => letters.show(dead.letters, dead.count), fail),
+      wrong.follow(fail),
     ];
+    charts.follow();
   }
 
   function close() {
     ends.forEach((end) => end());
+    charts.close();
     clearInterval(timer);
+  }
+
+  function show() {
+    setMessage(problem, "");
+    content.hidden = !(status && charts.isDrawn());
+  }
+
+  function computer(host) {
+    return host === status.host ? "this computer" : host;
   }
 
   function draw() {
     const titles = new Map(status.sessions.map((session) => [session.key, session.label ?? session.title]));
-    showProblems();
-    lanes.show(status.lanes);
-    workers.show(status.workers.map((worker) => ({ ...worker, title: titles.get(worker.sessionKey) ?? undefined })));
+    const titled = (each) => ({ ...each, title: titles.get(each.sessionKey) ?? undefined });
+    showNumbers();
+    wrong.show(status);
     sessions.show(status.sessions);
     setMessage(more, status.busySessions > status.sessions.length ? `${count(status.busySessions)} sessions have work in all.` : "");
-    agents.show(status.agents);
-    adapters.show(status.adapters);
+    lanes.replaceChildren(...status.lanes.flatMap((lane) => [el("dt", { text: LANES[lane.name] ?? lane.name }), el("dd", { text: laneText(lane) })]));
+    workers.show(status.workers.map(titled));
+    agents.show(status.agents.map(titled));
+    accounts.show(status.adapters);
+    processes.show([
+      ...status.workers.map((worker) => ({ kind: "worker", host: worker.host, pid: worker.pid, serves: worker.lanes.map((lane) => (LANES[lane] ?? lane).toLowerCase()).join(", ") })),
+      ...status.adapters.flatMap((adapter) => [...(adapter.by ? [{ kind: "adapter", ...adapter.by, serves: adapter.account }] : []),
+        ...adapter.standbys.map((each) => ({ kind: "stand-by", ...each, serves: adapter.account }))]),
+    ]);
     updateAges(element, status.atMs);
   }
 
-  /** Show all problems: dead letters, those that the fleet reports, and those that only the doctor has found. */
-  function showProblems() {
-    const dead = status?.deadLetters ? [{ subject: "dead letters", text: status.deadLetters === 1 ? "One message or reply was given up." : `${count(status.deadLetters)} messages or replies were given up.` }] : [];
-    const reported = status?.problems ?? [];
-    const isReported = (finding) => reported.some((each) => each.subject === finding.subject);
-    const items = [...dead, ...reported, ...doctorFindings.filter((finding) => !isReported(finding))];
-    showWrong(items);
-    well.hidden = items.length > 0;
+  function showNumbers() {
+    const { running, waiting, waitingSinceMs, postponed, workers: all, freeWorkers, agents: warm, openRequests, today } = status;
+    const oldest = waitingSinceMs ? `oldest ${ageText(waitingSinceMs, Date.now() + clock)}` : "";
+    const later = postponed ? `${count(postponed)} for a limit` : "";
+    numbers.show([
+      { label: "Turns running", value: count(running) },
+      { label: "Waiting", value: count(waiting), about: [oldest, later].filter(Boolean).join(", ") },
+      { label: "Workers free", value: count(freeWorkers), about: `of ${count(all.length)}` },
+      { label: "Warm agents", value: count(warm.length) },
+      { label: "Open requests", value: count(openRequests), href: openRequests ? "#/requests" : null },
+      { label: "Turns today", value: count(today.turns) },
+      ...(today.costUsd ? [{ label: "Cost today", value: dollars(today.costUsd) }] : []),
+    ]);
+  }
+
+  /** The charts of the last day or week. */
+  function chartsSection() {
+    const turns = chart("Turns", { format: count, top: countTop });
+    const wait = chart("Longest wait for a turn", { format: duration, top: durationTop, sum: (values) => Math.max(0, ...values), sumText: (text) => `at most ${text}` });
+    const spent = chart("Cost", { format: (value) => (value ? dollars(value) : dollars(0)) });
+    const tokens = chart("Tokens", { format: count, top: countTop });
+    const drawings = el("div", { class: "charts", hidden: true }, turns.element, wait.element, spent.element, tokens.element);
+    const none = el("p", { class: "notice", text: "No turn has ended in this time.", hidden: true });
+    let period = PERIODS[0][0], end = null, isDrawn = false;
+
+    function follow() {
+      close();
+      end = link.follow("usage", period, (result) => {
+        drawings.hidden = !result.rows.length;
+        none.hidden = result.rows.length > 0;
+        const hasCost = result.rows.some((row) => row.costUsd);
+        turns.show(periodsOf(result, (row) => ({ turns: row.turns })));
+        wait.show(periodsOf(result, (row) => ({ wait: row.waitMs ?? 0 })));
+        spent.show(periodsOf(result, (row) => ({ cost: row.costUsd ?? 0 })));
+        tokens.show(periodsOf(result, (row) => ({ tokens: row.agents.reduce((sum, share) => sum + share.tokens, 0) })));
+        spent.element.hidden = !hasCost;
+        tokens.element.hidden = hasCost;
+        isDrawn = true;
+        show();
+      }, fail);
+    }
+
+    function close() {
+      end?.();
+      end = null;
+    }
+
+    const name = newId();
+    const choice = segmented("Period", PERIODS, (chosen) => { period = chosen; follow(); });
+    return { follow, close, isDrawn: () => isDrawn, element: el("section", { "aria-labelledby": name },
+      el("div", { class: "heading" }, el("h2", { id: name, text: "Activity" }), choice),
+      drawings, none) };
   }
 
   return { element, onConnected, close };
@@ -105,13 +176,18 @@ function section(title, ...children) {
   return el("section", { "aria-labelledby": name }, el("h2", { id: name, text: title }), ...children);
 }
 
-function processName({ pid, host }) {
-  return `process ${pid} on ${host}`;
+function laneText({ workers, hints }) {
+  const by = workers === 1 ? "1 worker" : `${count(workers)} workers`;
+  return `${by}, ${hints ? `${count(hints)} ${hints === 1 ? "waits" : "wait"}` : "nothing waits"}`;
+}
+
+function standbysOf({ standbys }) {
+  return standbys.length ? `${count(standbys.length)} more ${standbys.length === 1 ? "stands" : "stand"} by` : "";
 }
 
 function stateOf(session) {
-  if (session.state === "terminal") return ["is open in a terminal", pauseOf(session)].filter(Boolean).join(", ");
-  if (session.postponedUntilMs) return pauseOf(session);
-  if (session.state === "scheduled") return "waits for a worker";
-  return session.waiting ? "works" : "has just answered";
+  if (session.state === "terminal") return stateMark("works", "works:");
+  if (session.postponedUntilMs) return stateMark("waits", "waits:");
+  if (session.state === "scheduled") return stateMark("waits", "waits for a worker:");
+  return stateMark("works", session.waiting ? "works:" : "has just answered:");
 }

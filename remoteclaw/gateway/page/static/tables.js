@@ -1,6 +1,7 @@
 // Lists and tables that are updated in place: unchanged rows keep their focus and selected text.
 
 import { duration, el, fill } from "./dom.js";
+import { icon } from "./icons.js";
 
 /** Return a function that shows items as rows of `draw(item)` in a box; `home` gets the focus of a removed row. */
 export function updatedRows(box, { tag = "li", key, draw, home = null }) {
@@ -24,11 +25,14 @@ export function updatedRows(box, { tag = "li", key, draw, home = null }) {
   };
 }
 
-/** Return a table, which is a list on phones. Its roles are explicit, because the styles would remove them. */
-export function table(label, heads, { key, cells, empty }) {
+/**
+ * Return a table, which is a list on phones. Its roles are explicit, because the styles would remove them. With `isNumeric`,
+ * all columns but the first one are numbers.
+ */
+export function table(label, heads, { key, cells, empty, isNumeric = false }) {
   const body = el("tbody", { role: "rowgroup" });
   const notice = el("p", { class: "notice", text: empty });
-  const made = el("table", { role: "table", "aria-label": label },
+  const made = el("table", { role: "table", class: isNumeric ? "stacking numbers" : "stacking", "aria-label": label },
     el("thead", { role: "rowgroup" }, el("tr", { role: "row" },
       heads.map((head) => el("th", { role: "columnheader", scope: "col", text: head })))), body);
   const showRows = updatedRows(body, { tag: "tr", key, draw: (item) => cells(item).map((cell, column) =>
@@ -43,6 +47,20 @@ export function table(label, heads, { key, cells, empty }) {
   };
 }
 
+/** Return what stands in place of an empty list: what it is, what to do next, and a button. */
+export function emptyState(name, what, next, action = null) {
+  return el("div", { class: "empty-state" }, icon(name), el("p", { class: "name", text: what }), el("p", { text: next }), action);
+}
+
+/** Return large numbers with their labels: `show(items)` gets items with `label`, `value`, and perhaps `about` and `href`. */
+export function figures(label) {
+  const element = el("dl", { class: "figures", "aria-label": label });
+  const show = updatedRows(element, { tag: "div", key: (item) => item.label, draw: ({ label: name, value, about, href }) => [
+    el("dt", {}, href ? el("a", { href, text: name }) : name), el("dd", { class: "figure", text: value }),
+    about ? el("dd", { class: "about", text: about }) : null].filter(Boolean) });
+  return { element, show };
+}
+
 /** Return a sentence in which the text between backticks is code. */
 export function withCode(text) {
   return text.split("`").map((part, index) => index % 2 ? el("code", { text: part }) : part);
@@ -53,10 +71,15 @@ export function age(ms) {
   return ms ? el("time", { datetime: new Date(ms).toISOString(), "data-since": String(ms) }) : "";
 }
 
+/** Return how long ago a time was, as text. */
+export function ageText(ms, nowMs) {
+  return duration(Math.max(0, Math.round((nowMs - ms) / 1000) * 1000));
+}
+
 /** Update all elements of `age()`. */
 export function updateAges(element, nowMs) {
   for (const each of element.querySelectorAll("time[data-since]")) {
-    const text = duration(Math.max(0, Math.round((nowMs - Number(each.dataset.since)) / 1000) * 1000));
+    const text = ageText(Number(each.dataset.since), nowMs);
     if (each.textContent !== text) each.textContent = text;
   }
 }

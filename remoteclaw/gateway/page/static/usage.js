@@ -1,11 +1,13 @@
-// The view of usage: tokens, time and cost of turns, and counters of the gateway.
+// The view of usage: what is left of budgets, and the tokens, time and cost of turns by day, agent and session.
 
-import { bar, button, count, dollars, duration, el, fill, problemLine, setMessage, view } from "./dom.js";
+import { chart, countTop, meter, periodsOf, segmented } from "./charts.js";
+import { bar, count, dollars, duration, el, fill, newId, problemLine, setMessage, view } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 import { get } from "./rpc.js";
+import { emptyState, figures, table } from "./tables.js";
 
 /** The periods to choose from, in days. */
-const PERIODS = [7, 30];
+const PERIODS = [[7, "7 days"], [30, "30 days"]];
 const MAX_SESSIONS = 20;
 /** The metrics that are shown, with their labels; `/metrics` has all of them. */
 const METRICS = [
@@ -16,31 +18,36 @@ const METRICS = [
   ["channel_aside_total", "Messages that could not be read"],
   ["channel_replies_waiting", "Answers that no adapter has delivered yet"],
 ];
-const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
+/** Large numbers are short in figures and on axes, such as 1.2M. */
+const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const SCOPES = { all: "All agents", tree: "A conversation with its tasks" };
 
 export function usageView(link) {
-  let days = PERIODS[0], ends = [];
-  const periods = PERIODS.map((each) => button(`${each} days`, () => choose(each), { "aria-pressed": String(each === days) }));
-  const problem = problemLine();
-  const tables = el("div"), facts = el("dl", { class: "facts" });
-  const element = view(bar("Usage"), el("div", { class: "usage" },
-    el("div", { class: "choices", role: "group", "aria-label": "Period" }, periods), problem, tables,
-    el("h2", { text: "The gateway" }), facts));
-
-  function choose(period) {
-    days = period;
-    periods.forEach((each, index) => each.setAttribute("aria-pressed", String(PERIODS[index] === days)));
-    follow();
-  }
+  let days = PERIODS[0][0], ends = [];
+  const problem = problemLine(), limits = el("ul", { class: "budgets" });
+  const budgets = section("Budgets", limits);
+  const totals = figures("Totals");
+  const tokens = chart("Tokens by day", { format: (value) => short.format(value), top: countTop });
+  const cost = chart("Cost by day", { format: dollars });
+  const agents = sumTable("By agent", "Agent", (row) => row.name), sessions = sumTable("By session", "Session", (row) => row.name.includes("/") ? sessionLink(row.name, row.title ?? undefined) : `an expired session, ${row.name.slice(0, 8)}`);
+  const more = el("p", { class: "about" }), facts = el("dl", { class: "facts" });
+  const used = el("div", { hidden: true }, totals.element, el("div", { class: "charts" }, tokens.element, cost.element),
+    section("By agent", agents.element), section("By session", sessions.element, more),
+    el("p", { class: "about", text: "Costs are those that the agents' CLIs report, or follow from configured prices; with a subscription, what the same would cost by the token." }));
+  const nothing = emptyState("usage", "No agent has taken a turn in these days.", "Its tokens, time and cost are summed here as soon as it answers a message.",
+    el("a", { class: "button primary", href: "#/", text: "Write a message" }));
+  nothing.hidden = true;
+  const element = view(bar("Usage", segmented("Period", PERIODS, (chosen) => { days = chosen; follow(); })),
+    el("div", { class: "usage data" }, problem, budgets, nothing, used,
+      el("details", { ontoggle: showMetrics }, el("summary", { text: "The gateway's counters" }), facts)));
 
   /** Follow the usage of the chosen period. */
   function follow() {
     close();
-    const rows = {};
+    const results = {};
     ends = ["day", "agent", "session"].map((by) => link.follow("usage", { by, days }, (result) => {
-      rows[by] = result.rows;
-      rows.budgets = result.budgets;
-      if (rows.day && rows.agent && rows.session) show(rows);
+      results[by] = result;
+      if (results.day && results.agent && results.session) show(results);
     }, (error) => setMessage(problem, error.message)));
   }
 
@@ -48,62 +55,74 @@ export function usageView(link) {
     ends.forEach((end) => end());
   }
 
-  async function show({ day, agent, session, budgets }) {
+  function show({ day, agent, session }) {
     setMessage(problem, "");
-    const limits = budgets.length ? [el("h2", { text: "Budgets" }), el("ul", { class: "budgets" }, budgets.map(({ left }) => el("li", { text: left })))] : [];
-    fill(tables, agent.length ? [
-      ...limits,
-      el("h2", { text: "By day" }), dayTable(day, days),
-      el("h2", { text: "By agent" }), sumTable(agent, "Agent", (row) => row.name),
-      el("h2", { text: "By session" }), sumTable(session.slice(0, MAX_SESSIONS), "Session",
-        (row) => sessionLink(row.name, row.title ?? row.name)),
-      session.length > MAX_SESSIONS ? el("p", { class: "about", text: `${count(session.length - MAX_SESSIONS)} more sessions took less.` }) : null,
-      el("p", { class: "about", text: "Costs are those that the agents' CLIs report, or follow from configured prices; with a subscription, what the same would cost by the token." }),
-    ] : [...limits, el("p", { class: "notice", text: "No agent has taken a turn in these days." })]);
+    budgets.hidden = !agent.budgets.length;
+    fill(limits, agent.budgets.map(budgetRow));
+    nothing.hidden = agent.rows.length > 0;
+    used.hidden = !agent.rows.length;
+    const all = sumOf(agent.rows);
+    totals.show([
+      { label: "Turns", value: count(all.turns), about: all.asides ? `and ${count(all.asides)} asides` : "" },
+      { label: "Tokens", value: short.format(tokensOf(all)), about: all.cacheReadTokens ? `${count(Math.round((100 * all.cacheReadTokens) / tokensOf(all)))} % from the cache` : "" },
+      { label: "Time at work", value: duration(all.durationMs) },
+      ...(all.costUsd ? [{ label: "Cost", value: dollars(all.costUsd), about: `${dollars(all.costUsd / days)} a day` }] : []),
+    ]);
+    const hasTokens = tokensOf(all) > 0;
+    tokens.show(periodsOf(day, (row) => Object.fromEntries(row.agents.map((share) => [share.agent, hasTokens ? share.tokens : share.turns]))), hasTokens ? "Tokens by day" : "Turns by day");
+    cost.show(periodsOf(day, (row) => Object.fromEntries(row.agents.map((share) => [share.agent, share.costUsd ?? 0]))));
+    cost.element.hidden = !all.costUsd;
+    agents.show(agent.rows.filter(hasUsed));
+    const busiest = session.rows.filter(hasUsed);
+    sessions.show(busiest.slice(0, MAX_SESSIONS));
+    setMessage(more, busiest.length > MAX_SESSIONS ? `${count(busiest.length - MAX_SESSIONS)} more sessions used less.` : "");
+  }
+
+  async function showMetrics({ target }) {
+    if (!target.open) return;
     const metrics = await readMetrics();
-    fill(facts, METRICS.filter(([name]) => name in metrics).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
+    fill(facts, METRICS.filter(([name]) => metrics[name]).flatMap(([name, text]) => [el("dt", { text }), el("dd", { text: count(metrics[name]) })]));
   }
 
   return { element, onConnected: follow, close };
 }
 
-/** Return the number of tokens that were read. */
-function tokensRead(row) {
-  return row.inputTokens + row.cacheReadTokens + row.cacheWriteTokens;
+function section(title, ...children) {
+  const name = newId();
+  return el("section", { "aria-labelledby": name }, el("h2", { id: name, text: title }), ...children);
 }
 
-/** Return a table with a bar for each day: of its tokens, or of its turns if no agent reports tokens. */
-function dayTable(rows, days) {
-  const byDay = new Map(rows.map((row) => [row.name, row]));
-  for (let back = 0; back < days; back += 1) {
-    const then = new Date();
-    then.setDate(then.getDate() - back);
-    const name = [then.getFullYear(), then.getMonth() + 1, then.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
-    if (!byDay.has(name)) byDay.set(name, null);
-  }
-  const hasTokens = rows.some((row) => tokensRead(row) + row.outputTokens);
-  const amount = (row) => (row ? (hasTokens ? tokensRead(row) + row.outputTokens : row.turns) : 0);
-  const maximum = Math.max(...rows.map(amount));
-  return table(["Day", hasTokens ? "Tokens" : "Turns", ""], [...byDay].sort(([one], [other]) => (one < other ? 1 : -1)).map(([name, row]) => {
-    const bar = el("span", { class: "bar" });
-    bar.style.width = `${(100 * amount(row)) / maximum}%`;
-    return [dayName.format(Date.parse(name)), count(amount(row)), bar];
-  }), "bars");
+function budgetRow({ scope, limits, verdict, left }) {
+  const [kind, name] = scope.split(/:(.*)/);
+  const ratio = Math.max(...limits.map(({ spent, limit }) => (limit ? spent / limit : 1)));
+  const label = name || SCOPES[kind] || kind;
+  return el("li", {}, el("span", { class: "name", text: label }),
+    el("span", { class: "about", text: left.replace(/^[^:]*: /, "") }), meter(`Used of the budget: ${label}`, verdict === "lifted" ? 0 : ratio, left));
 }
 
-function sumTable(rows, label, name) {
-  return table([label, "Turns", "Asides", "Tokens read", "from the cache", "Tokens written", "Time", "Cost"], rows.map((row) => [
-    name(row), count(row.turns), count(row.asides), count(tokensRead(row)),
-    `${count(row.cacheReadTokens)}${row.estimatedTokens ? ` (${count(row.estimatedTokens)} estimated)` : ""}`, count(row.outputTokens),
-    duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : "–",
-  ]));
+/** Return the number of tokens that were read and written. */
+function tokensOf(row) {
+  return row.inputTokens + row.cacheReadTokens + row.cacheWriteTokens + row.outputTokens;
 }
 
-function table(heads, rows, kind = null) {
-  const alignment = (index) => (index ? "right" : null);
-  return el("div", { class: "table", tabindex: "0" }, el("table", { class: kind },
-    el("thead", {}, el("tr", {}, heads.map((head, index) => el(head ? "th" : "td", { scope: head ? "col" : null, class: alignment(index), text: head })))),
-    el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, index) => el(index ? "td" : "th", { scope: index ? null : "row", class: alignment(index) }, cell)))))));
+function hasUsed(row) {
+  return row.turns + row.asides + tokensOf(row) > 0;
+}
+
+function sumOf(rows) {
+  const sum = { turns: 0, asides: 0, inputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, outputTokens: 0, durationMs: 0, costUsd: 0 };
+  for (const row of rows) for (const name of Object.keys(sum)) sum[name] += row[name] ?? 0;
+  return sum;
+}
+
+function sumTable(label, head, name) {
+  const heads = [head, "Turns", "Tokens read", "of them cached", "written", "Time", "Cost"];
+  return table(label, heads, {
+    key: (row) => row.name, empty: "", isNumeric: true,
+    cells: (row) => [name(row), [count(row.turns), row.asides ? ` + ${count(row.asides)} asides` : ""].join(""), count(tokensOf(row) - row.outputTokens),
+      row.cacheReadTokens ? count(row.cacheReadTokens) : "", `${count(row.outputTokens)}${row.estimatedTokens ? ` (${count(row.estimatedTokens)} estimated)` : ""}`,
+      duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : ""],
+  });
 }
 
 /** Return the gateway's metrics by name, each summed over its labels. */
