@@ -1,37 +1,50 @@
 // The view of cron jobs: their schedules and runs, and actions on them.
 
 import { actionRunner, confirmButtons } from "./actions.js";
-import { ago, bar, button, duration, el, fill, newId, moment, problemLine, setMessage, stamp, view } from "./dom.js";
-import { jobForm } from "./job_form.js";
+import { ago, bar, button, duration, el, fill, newId, problemLine, setMessage, stamp, view } from "./dom.js";
+import { icon, stateMark } from "./icons.js";
+import { jobForm, timeIn } from "./job_form.js";
 import { partsOf, sessionLink } from "./session_keys.js";
-import { scheduleText } from "./schedule.js";
+import { emptyState } from "./tables.js";
 
 /** How often the times are updated. */
 const TIMES_MS = 30_000;
 /** How many runs of a job are listed. */
 const MAX_RUNS = 20;
-/** The states of runs, as text. */
+/** The ends of runs, as text. */
 const OUTCOMES = {
   fired: "runs", done: "done", failed: "failed", dead: "given up after several tries", stopped: "stopped by a person",
   interrupted: "interrupted", dropped: "dropped", unknown: "its end is not known", skipped: "skipped",
 };
 
+/** The states of a last run that are failures. */
+const FAILED = ["failed", "dead"];
+
 export function cronView(link) {
   const list = el("ul", { class: "jobs" });
   const problem = problemLine();
-  const notice = el("p", { class: "notice" });
-  const add = button("New job", () => openForm(link, add));
-  const element = view(bar("Cron"), el("div", { class: "cron" }, problem, notice, add, list));
+  const add = button([icon("add"), "New job"], () => openNew(), { hidden: true });
+  const first = button("New job", () => openNew(), { class: "primary", hidden: true });
+  const nothing = emptyState("cron", "A job writes a message to an agent at set times.",
+    "Its answer goes to the conversation that you choose. An owner can also ask an agent in any chat: “each morning at nine, tell me …”.", first);
+  const place = el("div", { class: "form-place" });
+  nothing.hidden = true;
+  const element = view(bar("Cron", add), el("div", { class: "cron data" }, problem, place, nothing, list));
   const rows = new Map();
 
-  let jobs = [], scheduler = "";
+  let jobs = null, scheduler = "";
 
   function show() {
+    if (!jobs) return;
     const lacksScheduler = jobs.length && scheduler === "absent";
     problem.hidden = !lacksScheduler;
     if (lacksScheduler) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
-    setMessage(notice, jobs.length ? "" : "There are no cron jobs. An owner can also ask the agent for one: “each morning at nine …”.");
-    add.hidden = !link.scopes.includes("admin");
+    const mayChange = link.scopes.includes("admin"), hasForm = place.hasChildNodes();
+    const hadFocus = [add, first].includes(document.activeElement);
+    nothing.hidden = jobs.length > 0 || hasForm;
+    first.hidden = !mayChange;
+    add.hidden = !mayChange || hasForm || !jobs.length;
+    if (hadFocus) (add.hidden ? first : add).focus();  // the first job has arrived, or the last one is gone
     for (const [jobId, row] of rows) {
       if (!jobs.some((job) => job.id === jobId)) { row.close(); rows.delete(jobId); }
     }
@@ -42,6 +55,18 @@ export function cronView(link) {
       }
       rows.get(job.id).show(job);
     }
+  }
+
+  /** Show the form of a new job; when it is closed, the button that is then shown gets the focus. */
+  function openNew() {
+    const form = jobForm(link, { onDone() {
+      fill(place);
+      show();
+      (add.hidden ? first : add).focus();
+    } });
+    fill(place, form);
+    show();
+    form.querySelector("input").focus();
   }
 
   const fail = (error) => setMessage(problem, error.message);
@@ -66,54 +91,55 @@ export function cronView(link) {
   return { element, onConnected, close };
 }
 
-/** Show a job's form in place of `opener` until it is closed; then `focused` gets the focus. */
-function openForm(link, opener, { job = null, focused = opener } = {}) {
-  const form = jobForm(link, { job, onDone() {
-    form.replaceWith(opener);
-    focused.focus();
-  } });
-  opener.replaceWith(form);
-  form.querySelector("input").focus();
-}
-
 /** Return the row of a job, which is updated in place, so that focus and open parts stay. */
 function jobRow(link, jobId) {
-  const name = el("h2"), when = el("p", { class: "when" }), about = el("p", { class: "about" });
-  const facts = el("dl", { class: "facts" });
+  const mark = el("span"), name = el("h2"), next = el("p", { class: "next" }), when = el("p", { class: "when" });
+  const message = el("p", { class: "message" }), last = el("p", { class: "last" });
   const note = el("p", { class: "note", role: "status" });
   const problem = problemLine();
   const runs = el("ol", { class: "runs" });
   const history = el("details", { ontoggle: followRuns }, el("summary", { text: "History" }), runs);
   const run = button("Run now", () => act(begin));
   const pause = button("Pause", () => act(() => link.call("cron.update", { jobId, updates: { enabled: !job.enabled } })));
-  const edit = button("Change", () => openForm(link, choices, { job, focused: edit }));
+  const edit = button("Change", change);
   const others = [run, pause, edit];
   const removing = confirmButtons(["Remove", "Keep", "Remove for good"], () => act(() => link.call("cron.remove", { jobId })), others);
   const choices = el("div", { class: "choices" }, others, removing);
   const act = actionRunner(choices.children, problem);
-  const element = el("li", { class: "job" }, name, when, about, facts, choices, note, problem, history);
+  const element = el("li", { class: "job" }, el("div", { class: "job-head" }, mark, name, next), when, message, last, choices, note, problem, history);
   let job = null, begun = null, shown = "", unfollow = null;
   let runKey = null;  // the idempotency key of a run, so that repeated attempts start it once
 
   function show(current) {
     job = current;
-    const next = JSON.stringify([job, ago(job.nextRunMs ?? 0), link.scopes]);
-    if (next !== shown) draw();
-    shown = next;
+    const drawn = JSON.stringify([job, ago(job.nextRunMs ?? 0), ago(job.lastRunMs ?? 0), link.scopes]);
+    if (drawn !== shown) draw();
+    shown = drawn;
   }
 
   function draw() {
     const [agent, channel, chat] = partsOf(job.sessionKey);
+    fill(mark, markOf(job));
     name.textContent = job.name;
-    when.textContent = scheduleText(job.schedule);
-    fill(about, `${agent} is told: `, el("q", { text: job.message }));
-    fill(facts,
-      fact("Next", job.nextRunMs ? `${ago(job.nextRunMs)}, ${moment(job.nextRunMs)}` : job.enabled ? "never" : "paused"),
-      fact("Last", job.isRunning ? "runs" : lastOf(job)),
-      fact("Answers go to", sessionLink(job.sessionKey, `${channel}:${chat}`)));
-    element.classList.toggle("paused", !job.enabled);
+    fill(next, job.nextRun ? [el("time", { datetime: job.nextRun, text: timeIn(job.nextRun, job.zone) }), el("span", { class: "about", text: ` ${job.zone} · ${ago(job.nextRunMs)}` })]
+      : el("span", { class: "about", text: job.enabled ? "not due again" : "paused" }));
+    fill(when, job.words, el("span", { class: "about" }, ` · ${agent} answers in `, sessionLink(job.sessionKey, `${channel} ${chat}`)));
+    fill(message, el("q", { text: job.message }));
+    fill(last, lastOf(job));
+    last.classList.toggle("failed", FAILED.includes(job.lastStatus));
+    element.classList.toggle("rests", !job.enabled);
     pause.textContent = job.enabled ? "Pause" : "Resume";
     choices.hidden = !link.scopes.includes("admin");
+  }
+
+  /** Show the job's form in place of its buttons until it is closed. */
+  function change() {
+    const form = jobForm(link, { job, onDone() {
+      form.replaceWith(choices);
+      edit.focus();
+    } });
+    choices.replaceWith(form);
+    form.querySelector("input").focus();
   }
 
   async function begin() {
@@ -154,14 +180,21 @@ function jobRow(link, jobId) {
   return { element, show, onConnected: () => { close(); followRuns(); }, close: () => { close(); element.remove(); } };
 }
 
-function fact(term, value) {
-  return [el("dt", { text: term }), el("dd", {}, value)];
+/** Return the state of a job as a shape. */
+function markOf(job) {
+  if (job.isRunning) return stateMark("works", "runs:");
+  if (FAILED.includes(job.lastStatus)) return stateMark("failed", "the last run failed:");
+  if (!job.enabled) return el("span", { class: "state", title: "paused" }, icon("pause"), el("span", { class: "unseen", text: "paused:" }));
+  if (job.lastStatus === "done") return el("span", { class: "state well", title: "done" }, icon("check"), el("span", { class: "unseen", text: "the last run is done:" }));
+  return stateMark("waits", "waits:");
 }
 
 function lastOf(job) {
-  if (!job.lastStatus) return "has not run by the clock yet";
+  if (!job.lastStatus) return "It has not run by the clock yet.";
   const failures = job.failures > 1 ? `, ${job.failures} times in a row` : "";
-  return [job.lastRunMs && ago(job.lastRunMs), `${OUTCOMES[job.lastStatus] ?? job.lastStatus}${failures}`, job.lastError].filter(Boolean).join(": ");
+  const took = job.lastDurationMs && job.lastStatus === "done" ? ` in ${duration(job.lastDurationMs)}` : "";
+  const text = `Last run: ${OUTCOMES[job.lastStatus] ?? job.lastStatus}${took}${failures}${job.lastRunMs ? `, ${ago(job.lastRunMs)}` : ""}`;
+  return job.lastError ? `${text}: ${job.lastError}` : `${text}.`;
 }
 
 function outcome(run) {
