@@ -310,6 +310,7 @@ READS_CHAT_OF_KEY = {
     "gateway/methods/": "shows and filters sessions, and moves a key to another chat",
     "commands/call.py": "a command has no turn: its chat is the session's",
     "commands/status.py": "lists sessions with their channels",
+    "commands/cron.py": "lists jobs with the chats that they write to",
     "channels/task_progress.py": "the session above all tasks may have no turn now",
     "fleet/budgets/": "a request about a budget has no turn",
     "fleet/sessions/task_tree.py": "the session above all tasks may have no turn now",

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 import click
 
 from remoteclaw.cli.access import call_method
+from remoteclaw.cli.completion import complete_sessions
 from remoteclaw.cli.output import (
     complain,
     echo,
@@ -35,13 +37,11 @@ _of_job = click.argument("job")
 
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for a job's schedule, and for runs that are missed or fail."""
+    """Add the options for a job's name and zone, and for runs that are missed or fail."""
     options: tuple[tuple[str, str | None, Any, str], ...] = (
-        ("--at", "TIME", str, "Run once, at this time (ISO 8601)."),
-        ("--every", "SECONDS", click.IntRange(min=60), "Run every so many seconds, at least 60."),
-        ("--cron", "FIELDS", str, 'Run by a cron expression, such as "0 9 * * MON-FRI".'),
-        ("--tz", "ZONE", str, "The time zone of --at and --cron. "
-         "[default: the agent's, else this computer's]"),
+        ("--name", None, str, "The name of the job. [default: the beginning of the message]"),
+        ("--tz", "ZONE", str, "The time zone of WHEN. [default: the agent's, else the fleet's, "
+         "else this computer's]"),
         ("--misfire", None, click.Choice(("skip", "run_once")), "Skip a run that was missed by "
          "more than an hour, or run it once, however late it is. [default: skip]"),
         ("--alert-after", "NUMBER", int, "Notify the chat after this many failures in a row; 0 "
@@ -52,19 +52,16 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _job_fields(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job that the options set, by the gateway's names.
-
-    Raises `UsageError` if the options of the schedule don't fit together.
-    """
+def _job_fields(when: str | None, tz: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job that the options set, by the gateway's names."""
     fields = {name: value for name, value in options.items() if value is not None}
-    kinds = ("at", "every", "cron")
-    schedule = {name: fields.pop(name) for name in (*kinds, "tz") if name in fields}
-    if schedule and len(schedule.keys() & set(kinds)) != 1:
-        raise click.UsageError("Say when: one of --at, --every and --cron.")
     if "alert_after" in fields:
         fields["alertAfter"] = fields.pop("alert_after")
-    return {**fields, "schedule": schedule} if schedule else fields
+    if when is not None:
+        fields["schedule"] = {"words": when, **({"tz": tz} if tz else {})}
+    elif tz:
+        raise click.UsageError("--tz is the zone of --when: give both.")
+    return fields
 
 
 @cron.command("list")
@@ -122,37 +119,47 @@ def show_job(job: str, as_json: bool) -> None:
 
 
 @cron.command("add")
-@click.option("--name", required=True, help="The name of the job.")
-@click.option("--message", required=True, help="The message that each run sends to the session.")
+@click.argument("when")
+@click.argument("words", metavar="MESSAGE", nargs=-1, required=True)
 @click.option(
-    "--session", required=True, help="The session: its label, title, key, or the start of its id."
+    "--session",
+    shell_complete=complete_sessions,
+    help="The session: its label, title, key, or the start of its id. "
+    "[default: your conversation with the agent]",
 )
 @_job_options
 @click.option("--paused", is_flag=True, help="Add it paused; `cron resume` starts it.")
-def add_job(session: str, paused: bool, **options: Any) -> None:
-    """Add a job and print its id.
+def add_job(
+    when: str,
+    words: tuple[str, ...],
+    session: str | None,
+    tz: str | None,
+    paused: bool,
+    **options: Any,
+) -> None:
+    """Send MESSAGE to a session at set times; print the job's id.
 
-    One of --at, --every and --cron is needed: it sets when the job runs.
+    WHEN is in words, such as "every weekday at 9", "every 20 minutes", "on the 1st of every month
+    at 8", "tomorrow at noon" or "in 45 minutes", or has the five fields of cron.
+    The answer goes to the session's chat.
     """
-    job = _job_fields(options)
-    if "schedule" not in job:
-        raise click.UsageError("Say when: one of --at, --every and --cron.")
-    added = call_method("cron.add", job={**job, "sessionKey": session, "enabled": not paused})
+    job = {**_job_fields(when, tz, options), "message": " ".join(words), "enabled": not paused}
+    added = call_method("cron.add", job={**job, **({"sessionKey": session} if session else {})})
     echo(added["job"]["id"])
-    _print_next(added["job"], "It is due first on")
+    _print_upcoming(added)
 
 
 @cron.command("edit")
 @_of_job
-@click.option("--name", help="The name of the job.")
+@click.option("--when", metavar="WHEN", help="When it is due, as in `cron add`.")
 @click.option("--message", help="The message that each run sends to the session.")
 @_job_options
-def edit_job(job: str, **options: Any) -> None:
+def edit_job(job: str, when: str | None, tz: str | None, **options: Any) -> None:
     """Change a job; options that are left out change nothing.
 
     A new schedule replaces the old one as a whole.
     """
-    updates = _job_fields(options)
+    updates = _job_fields(when, tz, options)
     if not updates:
         raise click.UsageError("Say what is to change: `remoteclaw cron edit --help` lists it.")
     _update(job, updates)
@@ -211,8 +218,7 @@ def list_runs(job: str | None, limit: int, as_json: bool) -> None:
 
 
 def _update(job: str, updates: dict[str, Any]) -> None:
-    updated = call_method("cron.update", jobId=_id_of(job), updates=updates)
-    _print_next(updated["job"], "It is due next on")
+    _print_upcoming(call_method("cron.update", jobId=_id_of(job), updates=updates))
 
 
 def _id_of(job: str) -> str:
@@ -228,11 +234,12 @@ def _id_of(job: str) -> str:
 # Formatting
 
 
-def _print_next(job: Mapping[str, Any], prefix: str) -> None:
-    if job["nextRunMs"]:
-        echo(f"{prefix} {format_time(job['nextRunMs'])}.", err=True)
-    elif not job["enabled"]:
-        echo("It is paused.", err=True)
+def _print_upcoming(changed: Mapping[str, Any]) -> None:
+    """Print what a job's schedule means, and when the job is due next."""
+    job = changed["job"]
+    times = [f"{datetime.fromisoformat(each):%a %Y-%m-%d %H:%M}" for each in changed["upcoming"]]
+    due = f"next {', '.join(times)}" if times else "paused" if not job["enabled"] else "due now"
+    echo(f"{_schedule_text(job)}: {due}", err=True)
 
 
 def _run_row(run: Mapping[str, Any]) -> tuple[object, ...]:
@@ -253,9 +260,5 @@ def _last(job: Mapping[str, Any]) -> str:
 
 
 def _schedule_text(job: Mapping[str, Any]) -> str:
-    """Return a job's schedule as text, such as `every 60 s`."""
-    kinds = dict(job["schedule"])
-    zone = kinds.pop("tz", None)
-    ((kind, value),) = kinds.items()
-    unit = " s" if kind == "every" else f" {zone}" if zone else ""
-    return f"{kind} {value}{unit}"
+    """Return a job's schedule as text, such as `every weekday at 09:00 (Europe/Berlin)`."""
+    return f"{job['words']} ({job['zone']})"

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import allow_deny, diff, memory, pair, resume, settings, status
+from remoteclaw.commands import allow_deny, cron, diff, memory, pair, resume, settings, status
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.commands.parse import parse, unescaped
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -176,6 +176,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "Show what the agent remembers, or undo the last change of it.",
             memory.memory,
             "[undo]",
+            scope="owner",
+        ),
+        CommandSpec(
+            "cron",
+            "List scheduled messages, or add one: `/cron add every weekday at 9: What is new?`.",
+            cron.cron,
+            "[add WHEN: MESSAGE | pause|resume|run|remove JOB]",
             scope="owner",
         ),
         CommandSpec(

@@ -1,12 +1,13 @@
 """Changes and manual runs of cron jobs on behalf of calls; each call takes effect once."""
 
+import hashlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from remoteclaw.cron.job import Job
-from remoteclaw.cron.store import JobRun
+from remoteclaw.cron.store import Cron, JobRun
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.turns.caller import Caller
+from remoteclaw.fleet.turns.caller import Caller, call_name
 from remoteclaw.fleet.turns.calls import ToolCalls
 from remoteclaw.fleet.turns.inbound import encode_entry, entry_args
 
@@ -14,11 +15,16 @@ from remoteclaw.fleet.turns.inbound import encode_entry, entry_args
 MAX_JOBS = 1000
 
 
+def job_name(caller: Caller | None, call: str) -> str:
+    """Return a call's part of the ids of jobs and runs; a repeated call has the same ids."""
+    return hashlib.sha256(call_name(caller, call).encode()).hexdigest()[:16]
+
+
 class CronCalls:
     """Changes and runs cron jobs on behalf of calls."""
 
-    def __init__(self, calls: ToolCalls) -> None:
-        self._calls = calls
+    def __init__(self, calls: ToolCalls, cron: Cron) -> None:
+        self._calls, self._cron = calls, cron
 
     async def job(
         self,
@@ -29,12 +35,12 @@ class CronCalls:
         before: Job | None,
         after: Job | None,
         effect: Mapping[str, Any] | None,
-    ) -> Literal["done", "nothing", "changed"]:
-        """Replace the cron job `before` with `after`, unless the stored job differs from `before`.
+    ) -> bool:
+        """Replace the cron job `before` with `after`; return whether there was or is a job.
 
-        `before` is None for a new job, and `after` is None to remove the job. Returns "changed" if
-        the stored job differs, and "nothing" if both are None. A repeated `call` returns the same
-        result again. Raises `CallRefused` if there are `MAX_JOBS` jobs.
+        `before` is None for a new job, and `after` is None to remove the job. A repeated `call`
+        returns the same result again. Raises `CallRefused` if the stored job differs from `before`,
+        or if there are `MAX_JOBS` jobs.
         """
         status, made = await self._calls.perform(
             caller,
@@ -50,8 +56,8 @@ class CronCalls:
         if status == "full":
             raise CallRefused("UNAVAILABLE", f"There are {MAX_JOBS} cron jobs: remove some first.")
         if status == "changed":
-            return "changed"
-        return "done" if made["is_done"] else "nothing"
+            raise _changed(job_id)
+        return bool(made["is_done"])
 
     async def run(
         self,
@@ -60,15 +66,26 @@ class CronCalls:
         job: Job,
         name: str,
         *,
+        is_forced: bool = False,
         now_ms: int,
         effect: Mapping[str, Any] | None,
-    ) -> str | None:
-        """Begin a manual run of a cron job; return the id of its entry.
+    ) -> str:
+        """Begin a manual run of a cron job, named after `job_name()`; return the id of its entry.
 
-        Returns None if the stored job differs from `job`. A repeated `call` returns the id of the
-        first entry. Raises `MessageRefused` if the job's message is invalid.
+        A repeated `call` returns the id of the first entry. Raises `CallRefused` if the stored job
+        differs from `job`, or if a run of the job is unfinished, unless `is_forced`. Raises
+        `MessageRefused` if the job's message is invalid.
         """
-        session = job.session
+        session, name = job.session, f"{job.id}:now-{name}"
+        # A repeated call is not refused, because it begins no other run.
+        if not is_forced and await self._calls.result_of(caller, call) is None:
+            unfinished = await self._cron.unfinished(job)
+            if unfinished and unfinished.name != name:
+                raise CallRefused(
+                    "UNAVAILABLE",
+                    f"A run of the cron job {job.id} has not finished: wait for it, or "
+                    "stop its session.",
+                )
         run = JobRun(
             job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True
         )
@@ -88,8 +105,15 @@ class CronCalls:
             **entry_args(session, entry),
         )
         if status == "changed":
-            return None
+            raise _changed(job.id)
         entry_id = str(made["entry_id"])
         by = f"cron job {job.id}"
         await self._calls.waker.accepted(session, entry_id, made.get("queue"), by=by)
         return entry_id
+
+
+def _changed(job_id: str) -> CallRefused:
+    return CallRefused(
+        "UNAVAILABLE",
+        f"Nothing was done: the cron job {job_id} has changed at the same moment. Try again.",
+    )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
+from remoteclaw.clock import named_zone
 from remoteclaw.cron.schedule import Schedule, schedule_zone
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.tools.cron import MAX_INTERVAL_S, MIN_INTERVAL_S
@@ -30,8 +31,12 @@ NO_TIME = "“{text}” is no time of day: write 9:30, 18:00, 6 pm, noon or midn
 NO_INTERVAL = "“{text}” is no interval for a job: it has 1 minute to 366 days."
 NO_DATE = "“{text}” is no day of the calendar."
 
+#: The marks around a quoted schedule or message.
+_QUOTES = "\"'“”„‘’«»"
 #: The longest form, with lists of weekdays or of days of the month, is shorter.
 MAX_CHARS = 200
+#: At most this many words of a message are tried as a schedule.
+_MAX_WORDS = 40
 
 #: The lengths of units in seconds, the longest first.
 _UNITS = {"week": 604_800, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -63,7 +68,10 @@ def _any_of(names: Iterable[str]) -> str:
     return f"(?:{'|'.join(sorted(names, key=len, reverse=True))})"
 
 
-_ZONE = re.compile(r"\(?(?:[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+|UTC)\)?")
+_AREAS = (
+    "Africa America Antarctica Arctic Asia Atlantic Australia Canada Etc Europe Indian Pacific US"
+)
+_ZONE = re.compile(rf"\(?(?:{_any_of(_AREAS.split())}/\S+|UTC)\)?", re.IGNORECASE)
 _TIME = r"(?:noon|midnight|[0-9]{1,2}(?:[:.][0-9]{2})?(?: ?[ap]m)?)"
 #: A time without `at` needs a mark of its own: in "tomorrow 2 people come", 2 is no time.
 _MARKED = r"(?=noon|midnight|[0-9]{1,2}:|[0-9]{1,2} ?[ap]m)"
@@ -82,7 +90,7 @@ _FIELD = r"[0-9*][0-9*,/-]*"
 _EVERY_SO_OFTEN = re.compile(rf"(?:every|each) (?:(?P<n>[0-9]{{1,8}}) ?)?(?P<unit>{_UNIT})")
 _EVERY_HOUR_AT = re.compile(r"(?:every|each) hour at :(?P<minute>[0-5][0-9])")
 _AFTER = re.compile(rf"in (?P<amounts>{_AMOUNT}(?:(?: and |, | )?{_AMOUNT})*)")
-_ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9].*")
+_ISO_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]\S*")
 _FIELDS = re.compile(rf"{_FIELD} {_FIELD}(?: \S+)*")
 # The forms of days, which need times; first those that recur.
 _DAYS_THEN_TIMES = re.compile(rf"(?:(?P<days>.+?),? )??{_TIMES}")
@@ -106,6 +114,10 @@ _IN_DAYS = re.compile(r"in (an?|[0-9]{1,3}) (day|week)s?")
 _LEAP_YEARS = 9
 
 
+class _Unknown(ScheduleRefused):
+    """Raised for a text that has no form of the grammar."""
+
+
 def read_schedule(text: str, now_ms: int, zone: str) -> Schedule:
     """Return the schedule that `text` means at `now_ms`, with its times in `zone`.
 
@@ -113,15 +125,50 @@ def read_schedule(text: str, now_ms: int, zone: str) -> Schedule:
     day, a weekday and a date without a year mean the next one. Raises `ScheduleRefused` with one
     sentence for the text's author. The schedule may still be past, or never due.
     """
-    words = text.strip(" \t\n\"'“”„.,;").split()
+    words = text.strip(f"{_QUOTES} \t\n.,;").split()
     if _ZONE.fullmatch(words[-1] if words[1:] else ""):
-        zone = words.pop().strip("()")
+        named = words.pop().strip("()")
         words = words[:-1] if words[-1] == "in" else words
+        spellings = (named, named.title(), named.upper())
+        found = next(filter(named_zone, spellings), None)
+        if found is None:
+            read_schedule(" ".join(words), now_ms, zone)  # if it is no schedule, say that
+        zone = found or named
     given = " ".join(words)
     if len(given) > MAX_CHARS:
         raise ScheduleRefused(f"A schedule in words has at most {MAX_CHARS} characters.")
     now = datetime.fromtimestamp(now_ms / 1000, tz=schedule_zone(zone))
     return replace(_Text(given, zone, now).schedule(), anchor_ms=now_ms)
+
+
+def split_schedule(text: str, now_ms: int, zone: str) -> tuple[str, str]:
+    """Return the schedule at the beginning of `text`, with single spaces, and the rest.
+
+    The schedule ends with its quotes, its line or a colon, or else where no longer beginning is a
+    schedule. Raises `ScheduleRefused` as `read_schedule()` does.
+    """
+    text = text.strip()
+    if quoted := re.fullmatch(rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}](.*)", text, re.DOTALL):
+        read_schedule(quoted[1], now_ms, zone)
+        return " ".join(quoted[1].split()), _message(quoted[2])
+    line = re.split(r"\n|:\s", text, maxsplit=1)[0]
+    ends = [match.end() for match in re.finditer(r"\S+", line)][:_MAX_WORDS]
+    if re.match(rf"{_FIELD} {_FIELD} ", line):
+        ends = ends[4:5] or ends[-1:]
+    for end in reversed(ends):
+        try:
+            read_schedule(text[:end], now_ms, zone)
+        except _Unknown:
+            continue
+        return " ".join(text[:end].split()), _message(text[end:])
+    raise _unknown(line)
+
+
+def _message(text: str) -> str:
+    """Return the message after a schedule without what separates and quotes it."""
+    text = text.lstrip(" \t\n:,–—-").rstrip()
+    quoted = re.fullmatch(rf"[{_QUOTES}]([^{_QUOTES}]+)[{_QUOTES}]", text)
+    return quoted[1] if quoted else text
 
 
 class _Text:
@@ -173,7 +220,7 @@ class _Text:
         fields = self._fields(days) if days else None
         dates = None if fields else self._dates(days)
         if fields is None and dates is None:
-            raise self._unknown()
+            raise _unknown(self._given)
         if match is None:
             raise ScheduleRefused(NO_TIME_OF_DAY.format(text=self._given))
         times = sorted({_time_of_day(each) for each in re.findall(_TIME, match["times"])})
@@ -183,7 +230,7 @@ class _Text:
             hours = ",".join(str(time.hour) for time in times)
             return Schedule(cron=f"{times[0].minute} {hours} {fields}", tz=self._zone)
         if len(times) > 1:
-            raise self._unknown()
+            raise _unknown(self._given)
         moments = [datetime.combine(day, times[0]) for day in dates or ()]
         if not moments:
             raise ScheduleRefused(NO_DATE.format(text=self._given))
@@ -219,7 +266,7 @@ class _Text:
         for part in re.split(_AND, text):
             first, *others = (_DAY_NAMES[name] for name in re.split(" to |-", part))
             if others[1:]:
-                raise self._unknown()
+                raise _unknown(self._given)
             count = (others[0] - first) % 7 + 1 if others else 1
             found |= {(first + passed) % 7 for passed in range(count)}
         return _weekday_field(found)
@@ -246,8 +293,9 @@ class _Text:
             return None
         return [date(year, month, day) for year in years if _is_day(year, month, day)]
 
-    def _unknown(self) -> ScheduleRefused:
-        return ScheduleRefused(UNKNOWN.format(text=self._given, examples=EXAMPLES))
+
+def _unknown(text: str) -> _Unknown:
+    return _Unknown(UNKNOWN.format(text=text, examples=EXAMPLES))
 
 
 def _time_of_day(text: str) -> time:

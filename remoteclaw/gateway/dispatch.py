@@ -26,7 +26,14 @@ from pydantic import ValidationError
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed_tools
-from remoteclaw.errors import CallRefused, ConfigError, MessageRefused, NotFound, RemoteClawError
+from remoteclaw.errors import (
+    CallRefused,
+    ConfigError,
+    MessageRefused,
+    NotFound,
+    RemoteClawError,
+    ScheduleRefused,
+)
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.turns.caller import Caller
 from remoteclaw.gateway.agent_scope import AgentScope, check_method, may_call
@@ -209,7 +216,7 @@ def _errors_as_refusals(name: str) -> Iterator[None]:
         yield
     except CallRefused:
         raise
-    except (NotFound, MessageRefused, ConfigError) as error:
+    except (NotFound, MessageRefused, ScheduleRefused, ConfigError) as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     except RemoteClawError as error:
         raise CallRefused("UNAVAILABLE", str(error)) from None

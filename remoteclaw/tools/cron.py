@@ -20,15 +20,15 @@ class ScheduleParams(Params):
     """The schedule of a job: exactly one of `words`, `at`, `every` and `cron`."""
 
     words: Annotated[str, Field(max_length=200)] | None = None
-    """In words: "every weekday at 9", "every 20 minutes", "tomorrow at noon", "in 45 minutes"."""
+    """Such as "every weekday at 9", "in 45 minutes"."""
     at: Annotated[str, Field(max_length=64)] | None = None
-    """Once: ISO 8601, with an offset or in the zone `tz`."""
+    """Once: ISO 8601."""
     every: Annotated[int, Field(ge=MIN_INTERVAL_S, le=MAX_INTERVAL_S)] | None = None
     """Repeatedly: seconds from one run to the next."""
     cron: Annotated[str, Field(max_length=200)] | None = None
-    """Five fields: minute, hour, day of month, month, day of week."""
+    """Five fields, from minute to day of week."""
     tz: Annotated[str, Field(max_length=64)] | None = None
-    """The IANA time zone, such as Europe/Berlin; else the agent's."""
+    """The IANA time zone; else the agent's."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -46,10 +46,10 @@ AlertAfter = Annotated[int, Field(ge=0, le=1000)]
 class JobSpec(Params):
     """A new job."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    """A short name."""
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """A short name; else the beginning of the message."""
     schedule: ScheduleParams
-    """When: exactly one of `at`, `every` and `cron`."""
+    """When: one of `words`, `at`, `every` and `cron`."""
     message: Text
     """The message that the agent gets each time."""
     session_key: Id | None = None

@@ -14,7 +14,6 @@ from remoteclaw.chat.editor import Interrupts
 from remoteclaw.commands.status import MODES
 from remoteclaw.config.home import Home
 from remoteclaw.fleet.replies.reader import CLAIM_MS
-from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
 from tests.support.chat import chatting, demo
@@ -262,9 +261,7 @@ def test_the_reply_of_a_cron_job_is_labelled_and_has_an_indicator(
         (directory / "1").touch()
         screen.see("main\nAnswer 1.")
         screen.see_gone(INDICATOR)
-        session = SessionKey("main", "web", "default", OPERATOR, OPERATOR)
-        when = ("--every", "3600", "--name", "nightly", "--message", "Look.")
-        job = succeeds(environment, "cron", "add", "--session", str(session), *when)
+        job = succeeds(environment, "cron", "add", "every hour", "Look.", "--name", "nightly")
         succeeds(environment, "cron", "run", job)
         # The indicator is shown at once, before the first notice of a silent model.
         assert "No word from the model" not in screen.see(INDICATOR)

@@ -116,8 +116,7 @@ async def names(stack: Stack) -> dict[str, str]:
     arguments = request_args(change_request(sent.session), None, keep_ms=0)
     await stack.fleet.calls.record_change(None, "requests", "", effect=None, request_args=arguments)
     sid = sent.session.sid
-    options = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
-    job = run(stack, "cron", "add", *options).stdout.strip()
+    job = run(stack, "cron", "add", "every hour", "look", "--session", sid).stdout.strip()
     run(stack, "cron", "run", job)
     assert run(stack, "sessions", "reset", sid).returncode == 0
     await stack.until_idle(sent)

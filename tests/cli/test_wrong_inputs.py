@@ -31,7 +31,7 @@ TABLE = [
     ("config set agents.main.permissions all", 1, "permissions is not valid: Input should be"),
     ("token create bob --scope king", 2, "is not one of 'read', 'write', 'terminal', 'admin'."),
     ("usage --by year", 2, "'year' is not one of 'agent', 'session', 'day'."),
-    ("cron add", 2, "Missing option '--name'."),
+    ("cron add", 2, "Missing argument 'WHEN'."),
 ]
 
 

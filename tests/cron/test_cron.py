@@ -15,6 +15,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import MAX_RUNS_OF_JOB
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.turns.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
@@ -162,7 +163,8 @@ async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
     before = await job_of(fleet, job.id)
     await scheduler_of(fleet).tick()
 
-    assert await store(fleet, before, replace(before, name="new")) == "changed"
+    with pytest.raises(CallRefused, match="has changed at the same moment"):
+        await store(fleet, before, replace(before, name="new"))
 
     assert await scheduler_of(fleet).tick() == 0
     assert len(await entries(fleet)) == 1
@@ -330,8 +332,7 @@ async def test_up_fires_a_job_that_the_cli_added(home: Home) -> None:
             soon = datetime.now(UTC) + timedelta(seconds=seconds)
             added = remoteclaw(
                 home,
-                *("cron", "add", "--name", "soon", "--message", "hello", "--at", soon.isoformat()),
-                *("--session", str(SESSION)),
+                *("cron", "add", soon.isoformat(), "hello", "--session", str(SESSION)),
             )
             if job_id := added.stdout.strip():
                 break

@@ -196,13 +196,11 @@ async def test_a_one_time_job_does_not_wait_for_a_manual_run(fleet: Fleet) -> No
     assert len(await entries(fleet)) == 2
 
 
-async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str | None:
+async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str:
     """Have a job run now, as the gateway does."""
     found = await kept(fleet, job)
     now_ms = await fleet.scripts.now_ms()
-    return await calls_of(fleet).run(
-        None, call, found, f"{job.id}:{call}", now_ms=now_ms, effect=None
-    )
+    return await calls_of(fleet).run(None, call, found, call, now_ms=now_ms, effect=None)
 
 
 # -- failures -------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from remoteclaw.cron.words import (
     UNKNOWN,
     in_words,
     read_schedule,
+    split_schedule,
 )
 from remoteclaw.errors import ScheduleRefused
 from tests.support.rows import for_each
@@ -138,6 +139,8 @@ def test_an_interval_counts_from_now(text: str, seconds: int, words: str) -> Non
         ("2027-07-03T14:00Z", "2027-07-03T16:00:00+02:00"),
         ("tomorrow at 9 in America/New_York", "2026-11-28T09:00:00-05:00"),
         ("tomorrow at 9 (UTC)", "2026-11-28T09:00:00+00:00"),
+        ("tomorrow at 9 utc", "2026-11-28T09:00:00+00:00"),
+        ("tomorrow at 9 in america/new_york", "2026-11-28T09:00:00-05:00"),
     ],
 )
 def test_a_time_that_comes_once_is_the_next_one(text: str, time: str) -> None:
@@ -185,11 +188,57 @@ def test_everything_else_is_refused_with_one_sentence(text: str, template: str) 
 def test_a_refusal_names_the_part_that_is_wrong() -> None:
     for time in ("25", "13 pm", "0am", "9:60"):
         assert refusal(f"every day at {time}") == NO_TIME.format(text=time)
-    for zone in ("Europe/Berln", "europe/berlin"):
-        assert refusal(f"every day at 9 {zone}") == (
-            f"There is no time zone '{zone}': write one such as Europe/Berlin."
-        )
+    assert refusal("every day at 9 Europe/Berln") == (
+        "There is no time zone 'Europe/Berln': write one such as Europe/Berlin."
+    )
+    assert refusal("sometimes in Europe/Berln").startswith("“sometimes” is no schedule")
     assert refusal("every day at 9 " * 20) == "A schedule in words has at most 200 characters."
+
+
+@for_each(
+    ("text", "words", "message"),
+    [
+        ("every weekday at 9: What is new?", "every weekday at 9", "What is new?"),
+        ("every weekday at 9 What is new at 9?", "every weekday at 9", "What is new at 9?"),
+        ("every day at 9:30\nWhat is new:\n- a", "every day at 9:30", "What is new:\n- a"),
+        ("“every day at 9” “What is new?”", "every day at 9", "What is new?"),
+        ("'every day at 9' say \"hello\"", "every day at 9", 'say "hello"'),
+        ("every hour at :05: Look.", "every hour at :05", "Look."),
+        ("tomorrow at 9, 3 people come", "tomorrow at 9,", "3 people come"),
+        ("tomorrow at 9 – call Ada: she waits", "tomorrow at 9", "call Ada: she waits"),
+        ("in 45 minutes look at src/main", "in 45 minutes", "look at src/main"),
+        ("in 45 minutes src/main is done", "in 45 minutes", "src/main is done"),
+        ("at 9 in Asia/Tokyo get up", "at 9 in Asia/Tokyo", "get up"),
+        ("0 9 * * MON-FRI 5 people", "0 9 * * MON-FRI", "5 people"),
+        ("2027-01-31 09:00 Renew it.", "2027-01-31 09:00", "Renew it."),
+        ("every day at 9", "every day at 9", ""),
+    ],
+)
+def test_a_message_follows_its_schedule(text: str, words: str, message: str) -> None:
+    assert split_schedule(text, ms(NOW), BERLIN) == (words, message)
+
+
+@for_each(
+    ("text", "why"),
+    [
+        ("every monday: look", NO_TIME_OF_DAY.format(text="every monday")),
+        ("every monday look", NO_TIME_OF_DAY.format(text="every monday")),
+        ("every day at 9 and 18:30 look", SEVERAL_MINUTES.format(text="every day at 9 and 18:30")),
+        ("tomorrow at 25 look", NO_TIME.format(text="25")),
+        ("look at it", UNKNOWN.format(text="look at it", examples=EXAMPLES)),
+        ("“sometimes” look", UNKNOWN.format(text="sometimes", examples=EXAMPLES)),
+        ("0 9 * *: look", "cron '0 9 * *' has 4 fields and needs five: minute, hour, day of the "
+         "month, month, day of the week."),
+        ("", UNKNOWN.format(text="", examples=EXAMPLES)),
+    ],
+)  # fmt: skip
+def test_a_message_without_a_schedule_is_refused(text: str, why: str) -> None:
+    def due() -> int:
+        return read(split_schedule(text, ms(NOW), BERLIN)[0]).first(ms(NOW))
+
+    with pytest.raises(ScheduleRefused) as refused:
+        due()
+    assert str(refused.value) == why
 
 
 # -- any text, any schedule -----------------------------------------------------------------------

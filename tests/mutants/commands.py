@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a group that reads the cron jobs of other chats",
+        before="and (not call.is_group or job.session == call.session)",
+        after="",
+        test="test_jobs_of_other_chats_are_shown_in_direct_chats_only",
+    ),
+    Mutant(
+        "cron jobs that everybody adds in a chat",
+        before='pause|resume|run|remove JOB]",\n            scope="owner",',
+        after='pause|resume|run|remove JOB]",',
+        test="test_only_owners_use_the_command",
+    ),
+    Mutant(
         "a change that is allowed by a paired user",
         before="if (request.change or request.budget) and not (is_owner or by == OPERATOR):",
         after="if request.budget and not (is_owner or by == OPERATOR):",

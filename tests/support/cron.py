@@ -18,7 +18,7 @@ def cron_of(fleet: Fleet) -> Cron:
 
 def calls_of(fleet: Fleet) -> CronCalls:
     """Return the gateway's access to a fleet's cron jobs."""
-    return CronCalls(fleet.calls)
+    return CronCalls(fleet.calls, cron_of(fleet))
 
 
 @functools.cache

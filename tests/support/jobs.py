@@ -55,7 +55,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
     return job
 
 
-async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
+async def store(fleet: Fleet, before: Job | None, after: Job | None) -> bool:
     job = after or before
     assert job is not None
     return await calls_of(fleet).job(

@@ -40,7 +40,7 @@ MAX_UNANSWERED, MAX_CHARS = 20, 2000
 #: chat: they are about the agents of the caller's token.
 MOVES = ("agent", "switch")
 #: The commands that are about the sessions and the people of all agents.
-OF_ALL_AGENTS = ("sessions", "pair")
+OF_ALL_AGENTS = ("sessions", "pair", "cron")
 #: Limits the messages of each person through this gateway.
 _SEND_RATE = RateLimiter()
 #: Limits in the same way the messages that are shown in a chat before they are accepted.

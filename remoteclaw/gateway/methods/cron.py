@@ -5,21 +5,27 @@ its own session. Operators see and change all jobs. A job that an agent may not 
 it did not exist.
 """
 
-import contextlib
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from remoteclaw.clock import host_zone, named_zone
-from remoteclaw.cron.calls import CronCalls
+from remoteclaw.clock import named_zone
+from remoteclaw.cron.calls import CronCalls, job_name
+from remoteclaw.cron.changes import (
+    SHOWN_TIMES,
+    Author,
+    changed_job,
+    find_job,
+    new_job,
+    schedule_of,
+    upcoming_of,
+    zone_of_agent,
+)
 from remoteclaw.cron.job import Job
-from remoteclaw.cron.schedule import Schedule, has_offset
+from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import Cron, JobRun
-from remoteclaw.cron.words import in_words, read_schedule
-from remoteclaw.errors import CallRefused, MessageRefused, NotFound, ScheduleRefused
-from remoteclaw.fleet.turns.caller import call_name
+from remoteclaw.cron.words import in_words
+from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.session_access import find_session
 from remoteclaw.messages import SessionKey
@@ -28,8 +34,6 @@ from remoteclaw.tools.base import NoParams
 
 #: A job is shown with this many of its last runs.
 SHOWN_RUNS = 5
-#: A new schedule is shown with this many due times.
-SHOWN_TIMES = 3
 
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
@@ -56,7 +60,14 @@ async def _list(call: Call, params: contract.ListJobsParams) -> contract.JobsRes
 async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     session = await _target(call, params.job.session_key)
     now_ms = await call.fleet.scripts.now_ms()
-    job = _new_job(call, params.job, session, now_ms)
+    job = new_job(
+        params.job,
+        id=job_name(call.caller, call.id),
+        session=session,
+        author=_author(call, session),
+        zone=_zone_of_agent(call, session.agent),
+        now_ms=now_ms,
+    )
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
     await _write(call, job.id, None, job, note)
     call.note(note)
@@ -67,7 +78,13 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
     job = await _visible_job(call, params.job_id)
     now_ms = await call.fleet.scripts.now_ms()
-    after = _changed_job(call, job, params.updates, now_ms)
+    after = changed_job(
+        job,
+        params.updates,
+        author=_author(call, job.session),
+        zone=_zone_of(call, job),
+        now_ms=now_ms,
+    )
     await _write(call, job.id, job, after, _change_note(call, job.id))
     # A repeated call has changed nothing, so the job may differ from `after`.
     return _changed_result(call, await _cron(call).job(job.id) or after, now_ms)
@@ -85,38 +102,23 @@ async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedRes
 async def _write(
     call: Call, job_id: str, before: Job | None, after: Job | None, note: dict[str, Any] | None
 ) -> bool:
-    """Replace the job `before` by `after`; None means that it doesn't exist.
-
-    Return whether the job existed before or exists now. Raises `CallRefused` if it has changed
-    since it was read.
-    """
-    status = await CronCalls(call.fleet.calls).job(
+    return await _calls(call).job(
         call.caller, call.id, job_id, before=before, after=after, effect=note
     )
-    if status == "changed":
-        raise _changed_refusal(job_id)
-    return status == "done"
 
 
 async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
     job = await _visible_job(call, params.job_id)
-    name = f"{job.id}:now-{_call_digest(call)}"
-    # A repeated call is not refused, because it begins no other run.
-    is_new = await call.fleet.calls.result_of(call.caller, call.id) is None
-    if is_new and not params.force:
-        unfinished = await _cron(call).unfinished(job)
-        if unfinished and unfinished.name != name:
-            raise CallRefused(
-                "UNAVAILABLE",
-                f"A run of the cron job {job.id} has not finished: wait for it, "
-                "stop its session, or use force.",
-            )
     note = _change_note(call, job.id)
-    entry_id = await CronCalls(call.fleet.calls).run(
-        call.caller, call.id, job, name, now_ms=await call.fleet.scripts.now_ms(), effect=note
+    entry_id = await _calls(call).run(
+        call.caller,
+        call.id,
+        job,
+        job_name(call.caller, call.id),
+        is_forced=params.force,
+        now_ms=await call.fleet.scripts.now_ms(),
+        effect=note,
     )
-    if entry_id is None:
-        raise _changed_refusal(job.id)
     call.note(note)
     return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
 
@@ -137,14 +139,7 @@ def _run_results(call: Call, runs: Sequence[JobRun]) -> tuple[contract.CronRun, 
 
 async def _show(call: Call, params: contract.ShowJobParams) -> contract.JobWithRuns:
     jobs = await _visible_jobs(call)
-    found = [job for job in jobs if params.name in (job.id, job.name)]
-    found = found or [job for job in jobs if job.id.startswith(params.name)]
-    listed = "`remoteclaw cron list` lists them"
-    if len(found) > 1:
-        raise NotFound(f"{params.name!r} fits {len(found)} cron jobs: give its id; {listed}.")
-    if not found:
-        raise NotFound(f"There is no cron job {params.name!r}: {listed}.")
-    (job,) = found
+    job = find_job(jobs, params.name, listed_by="remoteclaw cron list")
     runs = await _cron(call).runs(job.id)
     return contract.JobWithRuns(
         job=_job_result(call, job), runs=_run_results(call, runs[:SHOWN_RUNS])
@@ -155,13 +150,13 @@ async def _preview(call: Call, params: contract.PreviewParams) -> contract.Sched
     session = await _target(call, params.session_key) if params.session_key else call.session
     default_zone = _zone_of_agent(call, call.config.agent(session.agent if session else None)[0])
     now_ms = await call.fleet.scripts.now_ms()
-    schedule = _schedule(params.schedule, now_ms, default_zone)
+    schedule = schedule_of(params.schedule, now_ms, default_zone)
     zone = schedule.tz or default_zone
     return contract.SchedulePreview(
         words=in_words(schedule),
         zone=zone,
         schedule=_schedule_result(schedule),
-        upcoming=_upcoming(schedule, now_ms, zone),
+        upcoming=_iso_times(schedule.upcoming(now_ms, SHOWN_TIMES), zone),
     )
 
 
@@ -170,6 +165,10 @@ async def _preview(call: Call, params: contract.PreviewParams) -> contract.Sched
 
 def _cron(call: Call) -> Cron:
     return Cron(call.fleet.scripts)
+
+
+def _calls(call: Call) -> CronCalls:
+    return CronCalls(call.fleet.calls, _cron(call))
 
 
 def _may_see(call: Call, agent: str) -> bool:
@@ -191,9 +190,7 @@ async def _visible_jobs(call: Call) -> list[Job]:
 async def _target(call: Call, named: str | None) -> SessionKey:
     """Return the session that a new job writes to."""
     if named is None:
-        if call.session is None:
-            raise CallRefused("INVALID_REQUEST", "Say which session: sessionKey is missing.")
-        return call.session
+        return call.session or await call.conversations.with_agent()
     if call.caller is not None:
         own = call.caller.session
         if named not in (str(own), own.conversation, own.sid):
@@ -215,106 +212,16 @@ def _change_note(call: Call, job_id: str) -> dict[str, Any]:
     return {"type": "job_changed", "tool": call.method.tool, "jobId": job_id}
 
 
-def _changed_refusal(job_id: str) -> CallRefused:
-    return CallRefused(
-        "UNAVAILABLE",
-        f"Nothing was done: the cron job {job_id} has changed at the same moment. Try again.",
-    )
-
-
-def _call_digest(call: Call) -> str:
-    """Return the call's part of the ids of jobs and runs; a repeated call has the same ids."""
-    return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
-
-
 # -- conversion of jobs ---------------------------------------------------------------------------
 
 
-def _new_job(call: Call, spec: contract.JobSpec, session: SessionKey, now_ms: int) -> Job:
-    schedule = _schedule(spec.schedule, now_ms, _zone_of_agent(call, session.agent))
-    job = Job(
-        id=_call_digest(call),
-        schedule=schedule,
-        session=session,
-        created_ms=now_ms,
-        people=call.people(session),
-        has_read_web=_has_read_web(call),
-        next_ms=_first_run(schedule, now_ms) if spec.enabled else None,
-        **spec.model_dump(exclude={"schedule", "session_key"}),
-    )
-    return _checked(job, now_ms)
-
-
-def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) -> Job:
-    people = call.people(job.session)
-    changed = replace(
-        job,
-        # The job acts on behalf of everyone who has changed it, or of nobody if a change was made
-        # on behalf of nobody.
-        people=tuple(dict.fromkeys((*job.people, *people))) if job.people and people else (),
-        has_read_web=job.has_read_web or _has_read_web(call),
-        **updates.model_dump(exclude_unset=True, exclude={"schedule"}),
-    )
-    if updates.schedule:
-        schedule = _schedule(updates.schedule, now_ms, _zone_of(call, job))
-        changed = replace(changed, schedule=schedule)
-    is_resumed = changed.enabled and not job.enabled
-    if is_resumed or updates.schedule or updates.message:
-        changed = replace(changed, failures=0)  # the failures were of the job as it was before
-    if not changed.enabled:
-        changed = replace(changed, next_ms=None)
-    elif is_resumed or updates.schedule:
-        changed = replace(changed, next_ms=_first_run(changed.schedule, now_ms))
-    return _checked(changed, now_ms)
-
-
-def _has_read_web(call: Call) -> bool:
-    return call.caller is not None and call.turn.has_read_web
-
-
-def _schedule(params: contract.ScheduleParams, now_ms: int, zone: str) -> Schedule:
-    """Return the schedule to store. Local times without a time zone are in `zone`."""
-    zone = params.tz or zone
-    if params.words is not None:
-        with _refusing():
-            return read_schedule(params.words, now_ms, zone)
-    by_wall_clock = params.cron is not None or (params.at is not None and not has_offset(params.at))
-    return Schedule(
-        at=params.at,
-        every_s=params.every,
-        cron=params.cron,
-        tz=zone if by_wall_clock else params.tz,
-        anchor_ms=now_ms,
-    )
-
-
-@contextlib.contextmanager
-def _refusing() -> Iterator[None]:
-    """Refuse the call if its schedule or message is not valid."""
-    try:
-        yield
-    except (ScheduleRefused, MessageRefused) as error:
-        raise CallRefused("INVALID_REQUEST", str(error)) from None
-
-
-def _first_run(schedule: Schedule, now_ms: int) -> int:
-    with _refusing():
-        return schedule.first(now_ms)
-
-
-def _checked(job: Job, now_ms: int) -> Job:
-    """Return `job`. Raises `CallRefused` if its schedule, message or session is not valid."""
-    with _refusing():
-        job.schedule.next_after(now_ms)
-        message = job.message_at(now_ms)
-    if SessionKey.of(message, agent=job.session.agent) != job.session:
-        raise CallRefused("INVALID_REQUEST", "There can be no session with this key.")
-    return job
+def _author(call: Call, session: SessionKey) -> Author:
+    has_read_web = call.caller is not None and call.turn.has_read_web
+    return Author(people=call.people(session), has_read_web=has_read_web)
 
 
 def _zone_of_agent(call: Call, agent: str) -> str:
-    """Return the time zone of an agent's schedules, else this host's."""
-    return call.config.timezone_of(agent) or host_zone()
+    return zone_of_agent(call.config, agent)
 
 
 def _zone_of(call: Call, job: Job) -> str:
@@ -330,9 +237,7 @@ def _iso_time(at_ms: int | None, zone: str) -> str | None:
     return datetime.fromtimestamp(at_ms // 1000, tz=named_zone(zone) or UTC).isoformat()
 
 
-def _upcoming(schedule: Schedule, now_ms: int, zone: str) -> tuple[str, ...]:
-    with _refusing():
-        times = schedule.upcoming(now_ms, SHOWN_TIMES)
+def _iso_times(times: Sequence[int], zone: str) -> tuple[str, ...]:
     return tuple(_iso_time(at_ms, zone) or "" for at_ms in times)
 
 
@@ -342,9 +247,7 @@ def _schedule_result(schedule: Schedule) -> dict[str, Any]:
 
 
 def _changed_result(call: Call, job: Job, now_ms: int) -> contract.JobResult:
-    """Return a job that was added or changed; it may have become due since."""
-    is_due_again = job.next_ms is not None and job.next_ms > now_ms
-    upcoming = _upcoming(job.schedule, now_ms, _zone_of(call, job)) if is_due_again else ()
+    upcoming = _iso_times(upcoming_of(job, now_ms), _zone_of(call, job))
     return contract.JobResult(job=_job_result(call, job), upcoming=upcoming)
 
 
