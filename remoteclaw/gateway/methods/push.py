@@ -8,7 +8,7 @@ from remoteclaw.fleet.push_subscriptions import PushSubscription
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.conversations import person_of
 from remoteclaw.gateway.page.notifier import server_key
-from remoteclaw.host.installation import missing_packages
+from remoteclaw.host.installation import install_command, missing_packages
 from remoteclaw.tools import push as contract
 from remoteclaw.tools.base import NoParams
 
@@ -39,11 +39,15 @@ async def _get_push_key(call: Call, _params: NoParams) -> contract.PushKey:
     return contract.PushKey(key=await _push_public_key(call))
 
 
+def _unusable() -> str:
+    return f"The packages for notifications can't be loaded: run `{install_command('push')}`."
+
+
 async def _subscribe(call: Call, params: contract.SubscribeParams) -> contract.PushDone:
     person, token = _person_and_token(call)
     key = await _push_public_key(call)
     if key is None:
-        raise CallRefused("UNAVAILABLE", missing_packages("push"))
+        raise CallRefused("UNAVAILABLE", missing_packages("push") or _unusable())
     from remoteclaw.gateway.page.webpush import are_valid_keys
 
     if not are_valid_keys(params.public_key, params.auth):

@@ -163,7 +163,16 @@ function stateOf(session) {
 }
 
 /** The last message of each session that this browser has shown, as its time, by the session's key; under "", of all others. */
-const read = JSON.parse(localStorage.getItem(READ) ?? "null") ?? { "": Date.now() };
+const read = stored();
+
+/** Return what was read; nothing if the browser stores nothing, which the login says. */
+function stored() {
+  try {
+    return JSON.parse(localStorage.getItem(READ)) ?? { "": Date.now() };
+  } catch {
+    return { "": Date.now() };
+  }
+}
 
 function isUnread({ key, lastMessageMs }) {
   return lastMessageMs > (read[key] ?? read[""]);
