@@ -5,7 +5,9 @@ from remoteclaw.fleet.requests.request import Request
 from remoteclaw.tools.requests import GivenAnswer, RequestedChange, RequestView
 
 
-def request_view(request: Request, *, is_whole: bool = False) -> RequestView:
+def request_view(
+    request: Request, *, is_whole: bool = False, title: str | None = None
+) -> RequestView:
     """Return a request as clients receive it, without API keys in its answer."""
     answer, change = request.answer, request.change
     # A person may have answered with an API key.
@@ -13,6 +15,7 @@ def request_view(request: Request, *, is_whole: bool = False) -> RequestView:
     return RequestView.of(
         request,
         session_key=str(request.session),
+        title=title,
         agent=request.session.agent,
         is_cut=request.file is not None and not is_whole,
         change=RequestedChange.of(change, became=request.became) if change else None,

@@ -31,7 +31,7 @@ from remoteclaw.fleet.requests.request import Request, RequestAnswer, new_id
 from remoteclaw.fleet.requests.turn_requests import TurnRequests
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.host.terminal import fenced
-from remoteclaw.messages import Entry, Turn, people_of
+from remoteclaw.messages import Entry, Turn, people_of, tool_label
 from remoteclaw.protocols import Decision
 
 #: After this many denials of a tool in a turn, further requests for it are denied without asking.
@@ -373,7 +373,7 @@ def _question_text(question: Question) -> str:
 
 def tool_of(event: PermissionEvent) -> str:
     """Return the tool name that people are shown."""
-    name = event.intent.tool if event.intent else event.tool_name
+    name = tool_label(event.intent.tool if event.intent else event.tool_name)
     return name if _NAME.fullmatch(name) else "a tool"
 
 

@@ -59,6 +59,8 @@ class RequestView(Result):
 
     id: str
     session_key: str
+    title: str | None = None
+    """The session's label or title; null while it has none, and in events."""
     agent: str
     kind: Literal["tool", "question", "plan", "change", "budget"]
     """`tool`: to use a tool. `question`: an answer. `plan`: to continue with a plan (Markdown).

@@ -1,26 +1,38 @@
 """Handlers of requests to people, for operators."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from remoteclaw.commands.answers import answer_request, verdict_of_numbers
 from remoteclaw.config.requests import OPERATOR
-from remoteclaw.fleet.requests.request import Verdict
+from remoteclaw.fleet.requests.request import Request, Verdict
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.request_view import request_view
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools import requests as contract
 
 
 async def _list(call: Call, params: contract.RequestsParams) -> contract.RequestsResult:
     requests = call.fleet.requests
     listed = await (requests.all() if params.all else requests.waiting())
-    return contract.RequestsResult(requests=tuple(request_view(request) for request in listed))
+    titles = await _titles(call, listed)
+    return contract.RequestsResult(
+        requests=tuple(request_view(each, title=titles.get(each.session)) for each in listed)
+    )
 
 
 async def _show(call: Call, params: contract.RequestParams) -> contract.RequestView:
     requests = call.fleet.requests
     request = await requests.named(params.id)
-    return request_view(replace(request, what=await requests.full_text(request)), is_whole=True)
+    title = (await _titles(call, [request])).get(request.session)
+    whole = replace(request, what=await requests.full_text(request))
+    return request_view(whole, is_whole=True, title=title)
+
+
+async def _titles(call: Call, requests: Sequence[Request]) -> Mapping[SessionKey, str | None]:
+    """Return the labels or titles of the sessions of requests."""
+    views = await call.fleet.sessions.views([*{each.session.sid.encode() for each in requests}])
+    return {view.key: view.label or view.title for view in views}
 
 
 async def _answer(call: Call, params: contract.AnswerParams) -> contract.AnswerResult:

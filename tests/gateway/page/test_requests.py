@@ -221,7 +221,7 @@ async def test_a_killed_gateway_loses_no_answer_and_no_message(
         process.send_signal(signal.SIGSTOP)
         await allow.click()
         await expect(allow).to_be_disabled()
-        await expect(card.get_by_role("status")).to_have_text("")
+        await expect(card.locator(".done")).to_have_text("")
         process.kill()
         await expect(card.get_by_role("alert")).to_contain_text(
             "Perhaps not taken: The connection was lost."

@@ -16,9 +16,9 @@ export function actionRunner(buttons, problem) {
 
 /** Return three buttons: one that requests for confirmation, and two that then replace it and `others`. */
 export function confirmButtons([first, no, yes], onConfirm, others = []) {
-  const ask = button(first, () => setAsking(true), { class: "deny" });
+  const ask = button(first, () => setAsking(true), { class: "danger" });
   const keep = button(no, () => setAsking(false), { hidden: true });
-  const sure = button(yes, () => { setAsking(false); onConfirm(); }, { class: "deny", hidden: true });
+  const sure = button(yes, () => { setAsking(false); onConfirm(); }, { class: "danger sure", hidden: true });
 
   function setAsking(isAsking) {
     for (const each of [keep, sure]) each.hidden = !isAsking;

@@ -32,7 +32,7 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
   const about = el("p", { class: "about" });
   const stopping = button("Stop", stop, { class: "stop", hidden: true });
   const pause = el("p", { role: "status" });
-  const trying = button("Try now", () => endPause(retry)), dropping = button("Drop", () => endPause(stop), { class: "deny" });
+  const trying = button("Try now", () => endPause(retry)), dropping = button("Drop", () => endPause(stop), { class: "danger" });
   const paused = el("div", { class: "paused", hidden: true }, pause, el("div", { class: "choices" }, trying, dropping));
   const problem = problemLine();
   const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });

@@ -4,6 +4,10 @@ import { ago, whileBusy, button, el, moment, problemLine, rendered, setMessage }
 
 /** The labels of the choices of a configuration change. */
 const CHANGE_LABELS = { once: "Approve", deny: "Reject" };
+/** The icons of requests, by kind or tool. */
+const ICONS = { question: "chat", plan: "file", change: "edit", budget: "usage", Bash: "terminal", WebFetch: "link" };
+/** The keys of the choices that can be chosen by one. */
+const KEYS = { once: "A", deny: "D" };
 /** The placeholders of the text field, by kind. */
 const PLACEHOLDERS = {
   tool: "Why not: the agent is told",
@@ -32,14 +36,29 @@ export function headline({ agent, kind, tool }) {
   }[kind];
 }
 
+/** Return a request in one line. */
+export function briefly(request) {
+  return request.kind === "tool" ? `${request.tool}: ${request.what}`.slice(0, 200).replace(/\s+/g, " ") : headline(request);
+}
+
 /** Return the content of a request: a plan as HTML, a change as a diff. */
 export function body(request) {
   if (request.kind === "plan") return request.html ? rendered(request.html) : el("div", { class: "text plain", text: request.what });
   if (request.kind === "budget") return el("div", { class: "text plain", text: request.what });
   if (request.kind === "question") return el("div", { class: "text plain", text: questionOf(request).text });
-  const isDiff = request.kind === "change" && request.tool !== "memory_write";
-  return el("pre", { tabindex: "0", class: isDiff ? "diff" : null },
-    isDiff ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed" }[line[0]], text: `${line}\n` })) : request.what);
+  const isChange = isDiff(request);
+  return el("pre", { tabindex: "0", class: isChange ? "diff" : null },
+    isChange ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed", "@": "hunk" }[line[0]], text: `${line}\n` })) : request.what);
+}
+
+/** Whether the content of a request is a change, of the configuration or of a file. */
+function isDiff({ kind, tool, what }) {
+  return kind === "change" ? tool !== "memory_write" : kind === "tool" && tool !== "Bash" && /^@@ /m.test(what);
+}
+
+/** Return the name of the icon of a request. */
+export function iconOf(request) {
+  return ICONS[request.kind] ?? (isDiff(request) ? "edit" : ICONS[request.tool] ?? "asks");
 }
 
 /** Return the text of a question without its numbered choices, and the lines of these. */
@@ -86,7 +105,7 @@ export function choices(request, answer) {
   const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !enteredText(); } },
     boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
     offered.map(([verdict, label]) => button((kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label,
-      () => choose(verdict), { class: ["once", "deny"].includes(verdict) ? verdict : null })),
+      () => choose(verdict), { class: { once: "primary", deny: "danger" }[verdict], "aria-keyshortcuts": kind === "question" ? null : KEYS[verdict] })),
     el("div", { class: "own" }, field, send), problem);
 
   function enteredText() {

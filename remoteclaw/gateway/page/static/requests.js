@@ -1,12 +1,14 @@
 // The open requests of all sessions, and the view that lists them.
 
-import { body, choices, deadline, headline, outcome } from "./request_card.js";
-import { ago, bar, button, el, fill, view } from "./dom.js";
+import { bar, button, el, fill, stamp, view } from "./dom.js";
+import { icon } from "./icons.js";
+import { body, briefly, choices, deadline, headline, iconOf, outcome } from "./request_card.js";
 import { sessionLink } from "./session_keys.js";
 
 /** The requests that can be answered. It dispatches `change` when they have changed. */
 export class OpenRequests extends EventTarget {
   list = [];
+  isKnown = false;
 
   constructor(link) {
     super();
@@ -16,6 +18,7 @@ export class OpenRequests extends EventTarget {
       end();
       end = link.follow("requests.list", {}, ({ requests }) => {
         this.list = requests;
+        this.isKnown = true;
         this.dispatchEvent(new Event("change"));
       });
     });
@@ -23,10 +26,12 @@ export class OpenRequests extends EventTarget {
 }
 
 export function requestsView(link, open) {
-  const notice = el("p", { class: "notice", text: "Nothing waits for you." });
-  const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0; } });
+  const notice = el("div", { class: "empty" }, icon("check"), el("h2", { text: "Nothing waits for you" }),
+    el("p", { text: "When an agent wants to do what it may not do unasked, it asks here and in its chat." }),
+    el("a", { class: "button", href: "#/", text: "Write to your agent" }));
+  const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0 || !open.isKnown; } });
   return {
-    element: view(bar("Requests"), notice, element),
+    element: view(bar("Requests"), element, notice),
     onConnected: refresh,
     close,
   };
@@ -42,7 +47,7 @@ export function requestList(link, open, { fits = () => true, onCount = () => {} 
     const openIds = new Set(fitting.map((request) => request.id));
     for (const request of fitting) {
       if (!items.has(request.id)) {
-        items.set(request.id, requestItem(link, request, { tag: "li" }));
+        items.set(request.id, requestItem(link, request));
         element.append(items.get(request.id).element);
       } else items.get(request.id).show(request);
     }
@@ -61,23 +66,25 @@ export function requestList(link, open, { fits = () => true, onCount = () => {} 
   return { element, refresh, close };
 }
 
-/** Return an item in which a request is answered, and which then shows the outcome. */
-function requestItem(link, request, { tag = "div" } = {}) {
+/** Return an item in which a request is answered, and which then is one line with the outcome, which opens. */
+function requestItem(link, request) {
   const until = el("p", { class: "about until" });
-  const done = el("p", { class: "done", role: "status" });
+  const done = el("span", { class: "done", role: "status" });
   const what = el("div", { class: "what" }, body(request));
   const more = request.isCut ? button("Show all of it", showAll) : null;
   const answering = link.scopes.includes("admin") ? choices(request, answer)
     : el("p", { class: "about", text: "To answer needs a login with the scope admin." });
-  const element = el(tag, { class: `request ${request.kind}`, tabindex: "-1" },
-    el("h2", { text: headline(request) }),
-    el("p", { class: "about" }, sessionLink(request.sessionKey),
-      [ago(request.askedMs), request.kind === "change" ? request.change.host : request.where, request.people.length && `for ${request.people.join(", ")}`, request.chat && `asked in ${request.chat}`].filter(Boolean).map((part) => ` · ${part}`)),
+  const box = el("details", { open: true },
+    el("summary", {}, icon("right"), el("span", { class: "what-was", dir: "auto", text: briefly(request) }), done),
+    el("div", { class: "asked" }, icon(iconOf(request)),
+      el("h2", { text: headline(request) }), stamp(request.askedMs),
+      el("p", { class: "about" }, facts(request))),
     request.unshown ? el("p", { class: "problem", text: `That chat does not show it: ${request.unshown}` }) : null,
     what, more,
     request.isAgain ? el("p", { text: "An earlier try at this was cut off: it may have been done already." }) : null,
     request.change?.needsRestart.length ? el("p", { class: "about", text: `It would take effect after a restart: ${request.change.needsRestart.join(", ")}.` }) : null,
-    until, answering, done);
+    answering, until);
+  const element = el("li", { class: `request ${request.kind}`, tabindex: "-1", onkeydown: onKey }, box);
   let isOver = false;  // whether nothing will change any more
   let unfollow = () => {};
 
@@ -88,8 +95,10 @@ function requestItem(link, request, { tag = "div" } = {}) {
     if (["open", "lapsed"].includes(now.state)) return;
     isOver = now.kind !== "change" || now.state !== "answered";  // an allowed change is carried out yet
     const hadFocus = element.contains(document.activeElement);
+    if (answering.isConnected) box.open = false;
     answering.remove();
     until.remove();
+    element.classList.add("over");
     done.textContent = outcome(now);
     if (hadFocus) element.focus();
     if (isOver) unfollow();
@@ -113,6 +122,22 @@ function requestItem(link, request, { tag = "div" } = {}) {
     more.remove();
   }
 
+  /** Answer by the key of a choice. */
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input")) return;
+    element.querySelector(`[aria-keyshortcuts="${CSS.escape(event.key.toUpperCase())}"]`)?.click();
+  }
+
   show(request);
   return { element, show, follow, close: () => unfollow() };
+}
+
+/** Return in which conversation, where, and for whom an agent asks. */
+function facts({ sessionKey, title, kind, change, where, people, chat }) {
+  const place = kind === "change" ? change.host : where;
+  return [sessionLink(sessionKey, title ?? undefined),
+    place && el("code", { text: place }),
+    people.length && `for ${people.join(", ")}`,
+    chat && `asked in ${chat}`,
+  ].filter(Boolean).map((part) => el("span", {}, part));
 }
