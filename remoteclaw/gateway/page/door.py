@@ -9,10 +9,13 @@ Because other sites can make the browser send the cookie, a request also needs t
 
 import contextlib
 import functools
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import orjson
 from pydantic import Field
@@ -103,13 +106,18 @@ class PageDoor:
         files = _files()
         if name not in files:
             raise CallRefused("NOT_FOUND", "The page has no such file.")
-        content, tag = files[name]
-        headers = {**HEADERS, "ETag": tag}
+        file = files[name]
+        is_packed = file.packed is not None and _takes_gzip(request)
+        tag = f'"{file.digest}-gzip"' if is_packed else f'"{file.digest}"'
+        headers = {**HEADERS, "ETag": tag, "Vary": "Accept-Encoding"}
         if name == "sw.js":  # its scope is /, and its own path is below that
             headers["Service-Worker-Allowed"] = "/"
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
         media_type = MEDIA_TYPES[name.rpartition(".")[2]]
+        content = file.packed if is_packed else file.content
         return Response(content, media_type=media_type, headers=headers)
 
     async def login(self, request: Request) -> Response:
@@ -322,12 +330,34 @@ def _check_own(request: Request) -> None:
         raise CallRefused("FORBIDDEN", "Only the page itself may send this request.")
 
 
+def _takes_gzip(request: Request) -> bool:
+    """Whether a browser accepts compressed files."""
+    return bool(_GZIP.search(request.headers.get("accept-encoding", "")))
+
+
+#: The coding gzip in `Accept-Encoding`, unless its quality is 0.
+_GZIP = re.compile(r"(?:^|[,\s])gzip\s*(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))(?:[;,]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the page."""
+
+    content: bytes
+    packed: bytes | None
+    """The compressed content; None if that is no smaller."""
+    digest: str
+
+    @classmethod
+    def of(cls, content: bytes) -> Self:
+        """Return a file with a content."""
+        packed = gzip.compress(content, mtime=0)
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        return cls(content, packed if len(packed) < len(content) else None, digest)
+
+
 @functools.cache
-def _files() -> Mapping[str, tuple[bytes, str]]:
-    """Return the page's files by name, each with its ETag."""
+def _files() -> Mapping[str, _File]:
+    """Return the page's files by name; they are read and compressed once."""
     directory = resources.files("remoteclaw.gateway.page") / "static"
-    contents = {file.name: file.read_bytes() for file in directory.iterdir()}
-    return {
-        name: (content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
-        for name, content in contents.items()
-    }
+    return {file.name: _File.of(file.read_bytes()) for file in directory.iterdir()}

@@ -11,6 +11,7 @@ from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, faults_of, log_out, logged_in, write
 from tests.support.day import EXPLAINED
 from tests.support.doors import opened
+from tests.support.requests import put_request
 from tests.support.stack import Stack
 
 TOUCH: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
@@ -80,6 +81,57 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
         await log_out(page)
         await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
         assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_keys_reach_every_view_conversation_command_and_request(
+    browser: Browser, stack: Stack
+) -> None:
+    """Neither a field nor a terminal loses a key to the page, and Escape returns the focus."""
+    asked = await stack.append("publish it")
+    await put_request(stack, asked, tool="Bash", what="npm publish")
+    refused = await stack.append("publish it again", channel_id="2")
+    await put_request(stack, refused, tool="Bash", what="npm publish --force")
+    async with opened(stack) as door, logged_in(browser, stack, door) as page:
+        message, palette = page.get_by_label("Message", exact=True), page.get_by_role("dialog")
+        await message.press_sequentially("?gf")
+        await expect(message).to_have_value("?gf")
+        await message.fill("")
+        await page.keyboard.press("Control+k")
+        await expect(
+            palette.get_by_role("option", name="New conversation with main")
+        ).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(message).to_be_focused()
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("/stat")
+        await expect(palette.get_by_role("option", selected=True)).to_contain_text("/status")
+        await page.keyboard.press("Enter")
+        await expect(message).to_have_value("/status ")
+        await message.fill("")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("publish it")
+        await expect(palette.get_by_role("option")).to_have_count(2)
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        heading = page.get_by_role("heading", level=1)
+        await expect(heading).to_have_text("publish it")
+        await expect(palette).to_be_hidden()
+
+        for key, name in (("c", "Cron"), ("u", "Usage"), ("f", "Fleet"), ("r", "Requests")):
+            await heading.focus()
+            await page.keyboard.press("g")
+            await page.keyboard.press(key)
+            await expect(heading).to_have_text(name)
+        await expect(heading).to_be_focused()
+        await page.keyboard.press("?")
+        await expect(palette).to_contain_text("Allow, deny the focused request")
+        await page.keyboard.press("Escape")
+        for key, outcome in (("a", "ada allowed it once"), ("d", "ada denied it")):
+            await page.keyboard.press("j")
+            await page.keyboard.press(key)
+            await expect(page.locator(".request:focus .done")).to_contain_text(outcome)
+        await page.keyboard.press("k")
+        await expect(page.locator(".request").first).to_be_focused()
 
 
 async def test_a_phone_has_a_drawer_and_opens_the_keyboard_only_on_a_tap(

@@ -1,11 +1,14 @@
 """Chats of the page over its WebSocket, without a browser."""
 
 import asyncio
+import re
+from importlib import resources
 from unittest.mock import ANY
 
 import orjson
 
 from remoteclaw.fleet import keys
+from remoteclaw.gateway import page as package
 from tests.support.cli import run
 from tests.support.doors import opened
 from tests.support.pages import OWN, chat_key, login, paged
@@ -274,3 +277,39 @@ async def test_the_cookie_is_secure_behind_a_tls_proxy(
     cookie = answer.headers["Set-Cookie"]
     assert cookie.startswith("remoteclaw=")
     assert "; Secure" in cookie
+
+
+#: How a file of the page names another one.
+NAMED = re.compile(r'"(?:\./|/page/)([\w-]+\.(?:js|css|svg|png|webmanifest))"')
+#: The largest size of all of them over the wire, in bytes.
+MAX_WIRE_BYTES = 160_000
+
+
+async def test_all_that_the_page_can_load_is_compressed_and_small(stack: Stack) -> None:
+    """Nothing lies in its directory that the page does not name. A browser has either form with
+    a tag of its own.
+    """
+    gzipped, plain = {"Accept-Encoding": "gzip, br"}, {"Accept-Encoding": "gzip;q=0, identity"}
+    sizes: dict[str, int] = {}
+    found = {"/"}
+    async with opened(stack) as door:
+        while names := found - sizes.keys():
+            for name in names:
+                answer = await door.get(name, **gzipped)
+                assert answer.status == 200, name
+                sizes[name] = int(answer.headers["Content-Length"])
+                if not name.endswith(".png"):
+                    assert answer.headers["Content-Encoding"] == "gzip", name
+                    found |= {f"/page/{each}" for each in NAMED.findall(answer.body.decode())}
+        packed, whole = [await door.get("/page/app.js", **one) for one in (gzipped, plain)]
+        tag = {"If-None-Match": packed.headers["ETag"]}
+        known = await door.get("/page/app.js", **gzipped, **tag)
+        other = await door.get("/page/app.js", **plain, **tag)
+
+    files = {file.name for file in (resources.files(package) / "static").iterdir()}
+    assert {name.rpartition("/")[2] for name in sizes} == files - {"index.html"} | {""}
+    assert "Content-Encoding" not in whole.headers
+    assert packed.body == whole.body
+    assert (known.status, other.status) == (304, 200)
+    assert packed.headers["Vary"] == "Accept-Encoding"
+    assert sum(sizes.values()) <= MAX_WIRE_BYTES

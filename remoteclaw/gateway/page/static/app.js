@@ -6,18 +6,20 @@ import { button, count, el, fill, liveRegion, setMessage } from "./dom.js";
 import { drawer } from "./drawer.js";
 import { icon } from "./icons.js";
 import { loadHome } from "./session_keys.js";
+import { listenForKeys, showKeys } from "./keys.js";
 import { lazyView } from "./lazy_view.js";
+import { openPalette } from "./palette.js";
 import { notifications, unsubscribe } from "./push.js";
 import { get, Link, post, reasonOf, storeKey } from "./rpc.js";
 import { sessionsList } from "./sessions.js";
-import { sidebar } from "./sidebar.js";
+import { sidebar, VIEWS } from "./sidebar.js";
 
 const link = new Link();
 const requests = new OpenRequests(link);
 const status = el("p", { class: "status", role: "status", hidden: true });
 const main = el("main", { id: "main", tabindex: "-1" });
 const sessions = sessionsList(link), push = notifications(link);
-const side = sidebar({ conversations: sessions, menu: [push.element, button([icon("leave"), "Log out"], logOut, { class: "row" })] });
+const side = sidebar({ find, conversations: sessions, menu: [push.element, button([icon("keyboard"), "Keys"], showKeys, { class: "row", popovertarget: "person" }), button([icon("leave"), "Log out"], logOut, { class: "row" })] });
 const menu = drawer(side.element, main);
 let title = "";
 let view = null;
@@ -34,6 +36,12 @@ const routes = {
   usage: { title: "Usage", open: () => lazyView("Usage", async () => (await import("./usage.js")).usageView, link) },
   fleet: { title: "Fleet", open: () => lazyView("Fleet", async () => (await import("./fleet.js")).fleetView, link) },
 };
+
+/** Open the palette. */
+function find() {
+  const places = [["#/", "Chat", "chat"], ...VIEWS.map(([route, name]) => [`#/${route}`, name, route])];
+  openPalette(link, { known: sessions.listed(), view, places });
+}
 
 /** Show the number of open requests in the window's title and in the sidebar. */
 function updateTitle() {
@@ -118,6 +126,7 @@ function build() {
   fill(document.body,
     el("a", { class: "skip", href: "#main", text: "Skip to the content", onclick: (event) => { event.preventDefault(); main.focus(); } }),
     side.element, menu.button, main, status, liveRegion);
+  listenForKeys(find);
   addEventListener("hashchange", () => {
     menu.close();
     showRoute();

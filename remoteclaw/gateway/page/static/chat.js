@@ -299,7 +299,7 @@ export function chatView(link, requests, conversation = null) {
   }
 
   requests.addEventListener("change", onRequestsChanged);
-  return { element: frame.element, onConnected, onEvent, close };
+  return { element: frame.element, onConnected, onEvent, close, commands: () => chat?.commands ?? [], suggest: writing.suggestText };
 }
 
 /** Whether another person has logged in since. Then the drafts of this tab are removed. */

@@ -144,5 +144,12 @@ export function composer({ send, session, draft }) {
     isClosed = true;
   }
 
-  return { element: form, setReply, focus, flush, close };
+  /** Put a text into the field, for the person to change and send. */
+  function suggestText(value) {
+    text.value = value;
+    saveDraft();
+    text.focus();
+  }
+
+  return { element: form, setReply, suggestText, focus, flush, close };
 }

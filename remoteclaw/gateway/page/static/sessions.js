@@ -1,4 +1,4 @@
-// The list of sessions, with search and filters: those that wait for a person first, then by activity.
+// The list of sessions, with filters: those that wait for a person first, then by activity.
 
 import { ago, button, count, el, fill, newId, pauseOf, setMessage } from "./dom.js";
 import { icon, iconButton, stateMark } from "./icons.js";
@@ -6,11 +6,9 @@ import { addressOf, nameOf } from "./session_keys.js";
 
 /** How often the ages of the rows are updated. */
 const AGES_MS = 30_000;
-/** The pause after typing before the search begins. */
-const TYPING_MS = 250;
 const PAGE = 50;
 /** The key of the filters in the session storage. */
-const STORED = "remoteclaw.search";
+const STORED = "remoteclaw.filter";
 /** The key in the local storage of what was read. */
 const READ = "remoteclaw.read";
 /** How many sessions are remembered as read; older ones count as read. */
@@ -18,9 +16,8 @@ const MAX_READ = 500;
 const STATES = { requests: "waits for a person", running: "works", scheduled: "waits for a worker", terminal: "is open in a terminal", idle: "is idle" };
 
 export function sessionsList(link) {
-  const filter = { query: "", state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };
+  const filter = { state: "", channel: "", agent: "", ...JSON.parse(sessionStorage.getItem(STORED) ?? "{}") };
   const list = el("ul", { class: "sessions" });
-  const search = el("input", { type: "search", placeholder: "Search", "aria-label": "Search conversations", value: filter.query, oninput: () => refreshLater(TYPING_MS) });
   const state = el("select", { onchange: refresh }, option("", "any state"), Object.entries(STATES).map(([value, text]) => option(value, text)));
   const channel = el("select", { onchange: refresh }), agent = el("select", { onchange: refresh });
   const isNarrowed = Boolean(filter.state || filter.channel || filter.agent);
@@ -31,9 +28,9 @@ export function sessionsList(link) {
   const more = button("Show more", () => { limit += PAGE; refresh(); }, { hidden: true });
   const begin = el("a", { class: "row", href: "#/", onclick: newConversation }, icon("compose"), "New conversation");
   const element = el("section", { class: "conversations" },
-    el("div", { class: "heading" }, el("h2", { text: "Conversations" }), narrow), search, filters, note, list, more);
+    el("div", { class: "heading" }, el("h2", { text: "Conversations" }), narrow), filters, note, list, more);
   const rows = new Map();
-  let timer = null, limit = PAGE, calls = 0, last = "";
+  let limit = PAGE, last = "";
   let found = null;  // the shown result
   let unfollow = () => {};
   state.value = filter.state;
@@ -50,35 +47,23 @@ export function sessionsList(link) {
     location.hash = `#/c/${newId().slice(16)}`;
   }
 
-  async function refresh() {
-    clearTimeout(timer);
+  function refresh() {
     unfollow();
-    const number = ++calls;
-    Object.assign(filter, { query: search.value.trim(), state: state.value, channel: channel.value, agent: agent.value });
+    Object.assign(filter, { state: state.value, channel: channel.value, agent: agent.value });
     const next = JSON.stringify(filter);
     if (next !== last) limit = Math.min(limit, PAGE);
     last = next;
     sessionStorage.setItem(STORED, next);
-    const params = { filter: filter.query, state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit };
+    const params = { state: filter.state || null, channel: filter.channel || null, agent: filter.agent || null, limit };
     const fail = (error) => error.code !== "UNAVAILABLE" && setMessage(note, error.message);  // which the status line shows
-    if (!filter.query) {
-      unfollow = link.follow("sessions.search", params, show, fail);
-      return;
-    }
-    // A search is expensive, so it is not followed.
-    await link.call("sessions.search", params).then((result) => number === calls && show(result), (error) => number === calls && fail(error));
-  }
-
-  function refreshLater(ms) {
-    clearTimeout(timer);
-    timer = setTimeout(refresh, ms);
+    unfollow = link.follow("sessions.search", params, show, fail);
   }
 
   function show(result) {
     found = result;
     setOptions(channel, "any channel", found.channels, filter.channel);
     setOptions(agent, "any agent", found.agents, filter.agent);
-    const isFiltered = filter.query || filter.state || filter.channel || filter.agent;
+    const isFiltered = filter.state || filter.channel || filter.agent;
     const nothing = found.sessions.length || !isFiltered ? "" : "Nothing fits. ";
     setMessage(note, nothing + (found.searched ? `Only the newest ${count(found.searched)} sessions were searched.` : ""));
     more.hidden = found.isComplete;
@@ -90,7 +75,7 @@ export function sessionsList(link) {
     for (const session of found.sessions) {
       if (!rows.has(session.key)) rows.set(session.key, sessionRow());
       const { element: row, show: draw } = rows.get(session.key);
-      draw(session, filter.query);
+      draw(session);
       if (row === next) next = next.nextElementSibling;
       else list.insertBefore(row, next);  // unmoved rows keep the focus
     }
@@ -106,7 +91,7 @@ export function sessionsList(link) {
     return refresh();
   }
 
-  return { element, begin, onConnected };
+  return { element, begin, onConnected, listed: () => ({ sessions: found?.sessions ?? [], agents: found?.agents ?? [] }) };
 }
 
 function option(value, text) {
@@ -126,15 +111,14 @@ function setOptions(select, any, values, chosen) {
 function sessionRow() {
   const letter = el("span", { class: "letter", "aria-hidden": "true" }), title = el("span", { class: "title", dir: "auto" });
   const state = el("span", { class: "states" }), at = el("time"), about = el("span", { class: "about" });
-  const excerpt = el("span", { class: "excerpt", hidden: true });
-  const anchor = el("a", {}, letter, title, state, about, excerpt);
+  const anchor = el("a", {}, letter, title, state, about);
   const element = el("li", {}, anchor);
   let shown = "";
 
-  function show(session, query) {
+  function show(session) {
     const address = addressOf(session.key), isHere = address === (location.hash || "#/");
     if (isHere && session.state === "idle" && document.visibilityState === "visible" && isUnread(session)) setRead(session);
-    const next = JSON.stringify([session, ago(session.lastMessageMs), address, query, isHere, isUnread(session)]);
+    const next = JSON.stringify([session, ago(session.lastMessageMs), address, isHere, isUnread(session)]);
     if (next === shown) return;
     shown = next;
     anchor.href = address;
@@ -147,8 +131,6 @@ function sessionRow() {
     anchor.title = `${title.textContent}\n${session.agent} on ${session.channel}`;
     fill(state, stateOf(session));
     element.classList.toggle("unread", isUnread(session));
-    excerpt.hidden = !session.excerpt;
-    if (session.excerpt) fill(excerpt, `${session.excerpt.who}: `, marked(session.excerpt.text, query));
   }
 
   return { element, show };
@@ -187,12 +169,4 @@ function setRead({ key, lastMessageMs }) {
     delete read[each];
   }
   localStorage.setItem(READ, JSON.stringify(read));
-}
-
-/** Return a text in parts, in which the first match of the query is marked. */
-function marked(text, query) {
-  const at = text.toLowerCase().indexOf(query.toLowerCase());
-  if (at < 0) return [text];
-  const end = at + query.length;
-  return [text.slice(0, at), el("mark", { text: text.slice(at, end) }), text.slice(end)];
 }
