@@ -41,8 +41,13 @@ export function attention(link) {
     const command = text.split("`").find((part, index) => index % 2 && part.startsWith("remoteclaw "));
     if (!command) return button("Check again", examination.run);
     const copy = button([icon("copy"), "Copy command"], async () => {
-      await navigator.clipboard.writeText(command);
-      copy.lastChild.data = "Copied";
+      try {
+        await navigator.clipboard.writeText(command);
+        copy.lastChild.data = "Copied";
+      } catch {  // pages have no clipboard over plain HTTP
+        getSelection().selectAllChildren(copy.closest("li").querySelector("code"));
+        copy.lastChild.data = "Press Ctrl+C";
+      }
     }, { title: command });
     return copy;
   }
@@ -53,7 +58,8 @@ export function attention(link) {
     const dead = status?.deadLetters ? [{ subject: "dead letters", text: status.deadLetters === 1
       ? "One message or answer was given up: read why, then try it again or drop it."
       : `${count(status.deadLetters)} messages or answers were given up: read why, then try them again or drop them.` }] : [];
-    const items = [...dead, ...reported, ...found.filter((finding) => !isReported(finding))].map(({ subject, text }) => ({ subject, text }));
+    // The list of dead letters follows.
+    const items = [...reported, ...found.filter((finding) => !isReported(finding)), ...dead].map(({ subject, text }) => ({ subject, text }));
     showRows(items);
     well.hidden = items.length > 0;
     title.classList.toggle("unseen", !items.length);

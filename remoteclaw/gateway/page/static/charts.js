@@ -19,7 +19,7 @@ const dateTick = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "sh
  * `sum(values)` the value that stands for all periods.
  * `show(periods)` draws periods with `name`, `tick` (a label below the bar, or empty) and `parts`: values by series.
  */
-export function chart(title, { format, top = roundTop, sum = total, sumText = (text) => text }) {
+export function chart(title, { format, top = roundTop, sum = total }) {
   const plot = shape("svg", { class: "plot", role: "img" }), ticks = shape("svg", { class: "ticks", "aria-hidden": "true" });
   const axis = el("div", { class: "axis", "aria-hidden": "true" });
   const heading = el("span", { class: "name", text: title }), readout = el("span", { class: "readout" });
@@ -36,7 +36,7 @@ export function chart(title, { format, top = roundTop, sum = total, sumText = (t
     const series = seriesOf(periods), stacks = periods.map((period) => stackOf(period, series));
     const sums = stacks.map((stack) => total(stack.map((part) => part.value)));
     const maximum = Math.max(0, ...sums), highest = top(maximum);
-    const whole = sumText(format(sum(sums)));
+    const whole = format(sum(sums));
     heading.textContent = name;
     readout.textContent = whole;
     plot.setAttribute("aria-label", maximum ? `${name}: ${whole}. Most: ${format(maximum)}, ${periods[sums.indexOf(maximum)].name}.` : `${name}: ${whole}.`);

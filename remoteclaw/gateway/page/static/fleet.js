@@ -132,7 +132,7 @@ export function fleetView(link) {
   /** The charts of the last day or week. */
   function chartsSection() {
     const turns = chart("Turns", { format: count, top: countTop });
-    const wait = chart("Longest wait for a turn", { format: duration, top: durationTop, sum: (values) => Math.max(0, ...values), sumText: (text) => `at most ${text}` });
+    const wait = chart("Longest wait", { format: duration, top: durationTop, sum: (values) => Math.max(0, ...values) });
     const spent = chart("Cost", { format: (value) => (value ? dollars(value) : dollars(0)) });
     const tokens = chart("Tokens", { format: count, top: countTop });
     const drawings = el("div", { class: "charts", hidden: true }, turns.element, wait.element, spent.element, tokens.element);
@@ -150,7 +150,7 @@ export function fleetView(link) {
         spent.show(periodsOf(result, (row) => ({ cost: row.costUsd ?? 0 })));
         tokens.show(periodsOf(result, (row) => ({ tokens: row.agents.reduce((sum, share) => sum + share.tokens, 0) })));
         spent.element.hidden = !hasCost;
-        tokens.element.hidden = hasCost;
+        tokens.element.hidden = hasCost || !result.rows.some((row) => row.agents.some((share) => share.tokens));
         isDrawn = true;
         show();
       }, fail);

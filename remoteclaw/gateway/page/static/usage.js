@@ -37,9 +37,10 @@ export function usageView(link) {
   const nothing = emptyState("usage", "No agent has taken a turn in these days.", "Its tokens, time and cost are summed here as soon as it answers a message.",
     el("a", { class: "button primary", href: "#/", text: "Write a message" }));
   nothing.hidden = true;
+  const counters = el("details", { hidden: true, ontoggle: showMetrics }, el("summary", { text: "The gateway's counters" }), facts);
+  budgets.hidden = true;
   const element = view(bar("Usage", segmented("Period", PERIODS, (chosen) => { days = chosen; follow(); })),
-    el("div", { class: "usage data" }, problem, budgets, nothing, used,
-      el("details", { ontoggle: showMetrics }, el("summary", { text: "The gateway's counters" }), facts)));
+    el("div", { class: "usage data" }, problem, budgets, nothing, used, counters));
 
   /** Follow the usage of the chosen period. */
   function follow() {
@@ -61,6 +62,7 @@ export function usageView(link) {
     fill(limits, agent.budgets.map(budgetRow));
     nothing.hidden = agent.rows.length > 0;
     used.hidden = !agent.rows.length;
+    counters.hidden = false;
     const all = sumOf(agent.rows);
     totals.show([
       { label: "Turns", value: count(all.turns), about: all.asides ? `and ${count(all.asides)} asides` : "" },
