@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from remoteclaw.tools.base import Scope
@@ -83,19 +82,6 @@ async def log_out(page: Page) -> None:
     """Log out by the person's menu."""
     await page.locator(".person").click()
     await page.get_by_role("button", name="Log out").click()
-
-
-async def faults_of(page: Page) -> AsyncIterator[str]:
-    """Yield the accessibility faults that axe finds in the shown page."""
-    await page.set_viewport_size(PHONE)
-    await page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-    for _ in range(2):
-        is_there = await page.evaluate("'axe' in window")
-        found = await (Axe("0") if is_there else Axe()).run(page)
-        if found.violations_count:
-            yield f"{page.url}: {found.generate_report()}"
-        await page.set_viewport_size(DESK)
-        await page.emulate_media(color_scheme="light")
 
 
 async def _try() -> None:

@@ -1,15 +1,11 @@
 """The page on a phone, without a mouse, and with a screen reader."""
 
 import re
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, faults_of, log_out, logged_in, write
-from tests.support.day import EXPLAINED
+from tests.support.browser import PHONE, log_out, logged_in
 from tests.support.doors import opened
 from tests.support.requests import put_request
 from tests.support.stack import Stack
@@ -228,38 +224,3 @@ async def test_a_person_replies_and_reacts_and_each_answer_is_announced_once(
 
 async def direction(shown: Locator) -> str:
     return str(await shown.evaluate("(element) => getComputedStyle(element).direction"))
-
-
-#: Writes a Markdown text, then asks for permission to publish.
-_ASKING = """
-while True:
-    echo(heard())
-    delta(TEXT)
-    asks('r', 'Bash', dict(command='npm version 2.1.0 && npm publish'))
-    heard('control_response')
-    result('Published.')
-"""
-
-
-async def test_axe_finds_no_accessibility_fault_on_any_view(
-    browser: Browser, stack: Stack, directory: Path
-) -> None:
-    """On a dark phone, and on a light wide screen."""
-    command = list(claude_script(directory, _ASKING.replace("TEXT", repr(EXPLAINED))))
-    stack.configure({"runtime": "claude", "command": command})
-    await stack.start_worker()
-    # The content security policy of the page would refuse axe's script.
-    async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
-        await write(page, "Publish 2.1.")
-        await expect(page.get_by_role("button", name="Allow").first).to_be_visible()
-        (request,) = await stack.fleet.requests.waiting()
-        session = f"s/{quote(str(request.session), safe='')}"
-        faults: list[str] = []
-        for place in ("", session, "requests", "cron", "usage", "fleet"):
-            await page.goto(f"{door.url}/#/{place}")
-            await expect(page.get_by_role("heading", level=1)).to_be_visible()
-            faults += [fault async for fault in faults_of(page)]
-        await log_out(page)
-        await expect(page.get_by_role("main")).to_contain_text("You are logged out.")
-        faults += [fault async for fault in faults_of(page)]
-    assert not faults, "\n".join(faults)

@@ -281,13 +281,15 @@ async def test_the_cookie_is_secure_behind_a_tls_proxy(
 
 #: How a file of the page names another one.
 NAMED = re.compile(r'"(?:\./|/page/)([\w-]+\.(?:js|css|svg|png|webmanifest))"')
+#: What a script needs before it runs.
+IMPORTED = re.compile(r'^import .* from "\./([\w-]+\.js)";$', re.MULTILINE)
 #: The largest size of all of them over the wire, in bytes.
 MAX_WIRE_BYTES = 160_000
 
 
 async def test_all_that_the_page_can_load_is_compressed_and_small(stack: Stack) -> None:
-    """Nothing lies in its directory that the page does not name. A browser has either form with
-    a tag of its own.
+    """Nothing lies in its directory that the page does not name. The first file names the scripts
+    that are needed at once, so that they load together. Each form of a file has a tag of its own.
     """
     gzipped, plain = {"Accept-Encoding": "gzip, br"}, {"Accept-Encoding": "gzip;q=0, identity"}
     sizes: dict[str, int] = {}
@@ -306,8 +308,15 @@ async def test_all_that_the_page_can_load_is_compressed_and_small(stack: Stack) 
         known = await door.get("/page/app.js", **gzipped, **tag)
         other = await door.get("/page/app.js", **plain, **tag)
 
-    files = {file.name for file in (resources.files(package) / "static").iterdir()}
-    assert {name.rpartition("/")[2] for name in sizes} == files - {"index.html"} | {""}
+    files = {file.name: file for file in (resources.files(package) / "static").iterdir()}
+    assert {name.rpartition("/")[2] for name in sizes} == {*files} - {"index.html"} | {""}
+    needed: set[str] = set()
+    new = {"app.js"}
+    while new:
+        needed |= new
+        new = {each for name in new for each in IMPORTED.findall(files[name].read_text())} - needed
+    first = files["index.html"].read_text()
+    assert set(re.findall(r'"modulepreload" href="/page/([^"]+)"', first)) == needed - {"app.js"}
     assert "Content-Encoding" not in whole.headers
     assert packed.body == whole.body
     assert (known.status, other.status) == (304, 200)

@@ -1,12 +1,82 @@
-"""The documentation's pictures of the page are up to date."""
+"""Every view of the page looks right, and the documentation's pictures of it are up to date."""
 
 from pathlib import Path
+from urllib.parse import quote
 
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
+from remoteclaw.cron.schedule import Schedule
+from tests.support.bridges import claude_script
+from tests.support.browser import logged_in, write
+from tests.support.day import EXPLAINED
+from tests.support.doors import opened
 from tests.support.drawing import PICTURES
+from tests.support.jobs import add
 from tests.support.page_pictures import page_pictures
 from tests.support.stack import Stack
+from tests.support.views import VIEWS, View, look_at
+
+#: An agent that explains something, with tools; asks before it publishes; and works without an end
+#: at anything else.
+_AGENT = """
+def use(id, name, output, **input):
+    call = dict(type='tool_use', id=id, name=name, input=input)
+    say(type='assistant', message=dict(content=[call]))
+    back = dict(type='tool_result', tool_use_id=id, content=output)
+    say(type='user', message=dict(content=[back]))
+while True:
+    message = heard()
+    text = json.dumps(message)
+    echo(message)
+    if 'xplain' in text:
+        use('1', 'Grep', 'shop/basket.py:12', pattern='def total', path='shop')
+        use('2', 'Edit', '…', file_path='shop/mail.py', old_string='a = 1', new_string='a = 2')
+        delta(EXPLAINED)
+        result(EXPLAINED)
+    elif 'ublish' in text:
+        delta('All 31 tests pass.')
+        asks('r', 'Bash', dict(command='npm version 2.1.0 && npm publish ' + '--force ' * 30))
+        heard('control_response')
+        result('Published.')
+    else:
+        delta('I look at it …')
+        heard('never')
+"""
+
+
+async def test_every_view_is_accessible_still_and_whole_in_every_window(
+    browser: Browser, stack: Stack, directory: Path
+) -> None:
+    """axe finds no fault, nothing moves while a view is loaded, nothing is cut off at 320 or 3840
+    pixels, and nothing is animated if the system asks for no motion.
+    """
+    command = list(claude_script(directory, _AGENT.replace("EXPLAINED", repr(EXPLAINED))))
+    stack.configure({"runtime": "claude", "command": command})
+    for _ in range(3):
+        await stack.start_worker()
+    faults: list[str] = []
+    # The content security policy of the page would refuse axe's script.
+    async with opened(stack) as door, logged_in(browser, stack, door, bypass_csp=True) as page:
+        await write(page, "Explain how the basket is priced.")
+        await expect(page.locator(".message.agent")).to_have_count(1)
+        asked = await stack.append("Publish 2.1.", provider="telegram", channel_id="-77")
+        second = await stack.append("Publish 2.2.", channel_id="2")
+        await stack.append("Find the leak in the importer, and say what it costs.", channel_id="3")
+        await add(stack.fleet, Schedule(every_s=3600), session=asked.session)
+        badge = page.locator("nav .badge")
+        await expect(badge).to_have_text("2")
+        assert await page.evaluate("document.getAnimations().length") > 0, "an agent is at work"
+        session = quote(str(second.session), safe="")
+        for view in VIEWS:
+            place = f"{door.url}/#/{view.place.format(session=session)}"
+            faults += [each async for each in look_at(page, view, place, directory / "pictures")]
+        stranger = await browser.new_page(bypass_csp=True)
+        login = View("login", "", ".locked form")
+        faults += [
+            each async for each in look_at(stranger, login, door.url, directory / "pictures")
+        ]
+        await stranger.close()
+    assert not faults, "\n".join(faults)
 
 
 async def test_the_pictures_of_the_page_have_its_current_text(

@@ -11,11 +11,12 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.base import Scope
 from tests.support.agents import AgentCli
-from tests.support.browser import PHONE, faults_of, logged_in, write
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import Door, gateway_process
 from tests.support.panes import Pane, Runs, frame, pane_opened, terminal_shown
 from tests.support.stack import Stack
 from tests.support.terminals import used_before
+from tests.support.views import faults_in_windows
 from tests.support.waiting import eventually
 
 #: The session of the person's first conversation, encoded for a URL.
@@ -388,7 +389,7 @@ async def test_a_phone_types_with_a_key_bar_and_keeps_a_refused_message(
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         await page.locator(".tty-scroller").evaluate(_PULL)
         await expect(page.locator(".tty-past .tty-row").last).to_have_text("row 9")
-        faults = [fault async for fault in faults_of(page)]
+        faults = [fault async for fault in faults_in_windows(page)]
     assert not faults, "\n".join(faults)
 
 

@@ -102,7 +102,7 @@ export function choices(request, answer) {
   let isAnswered = false;
   const boxes = isMultiple ? request.choices.map((choice, index) => el("label", { class: "check" }, el("input", { type: "checkbox", value: choice }), meanings[index] ?? choice)) : [];
   const send = kind === "question" ? el("button", { type: "submit", disabled: true }, "Send") : null;
-  const element = el("form", { class: "choices", "aria-label": "Answer", onsubmit: submit, oninput: () => { if (send) send.disabled = !enteredText(); } },
+  const element = el("form", { class: "choices", onsubmit: submit, oninput: () => { if (send) send.disabled = !enteredText(); } },
     boxes.length ? el("fieldset", { class: "checks" }, el("legend", { text: "Choose any" }), boxes) : null,
     offered.map(([verdict, label]) => button((kind === "change" && CHANGE_LABELS[verdict]) || (isNumber(verdict) && meanings[verdict - 1]) || label,
       () => choose(verdict), { class: { once: "primary", deny: "danger" }[verdict], "aria-keyshortcuts": kind === "question" ? null : KEYS[verdict] })),
