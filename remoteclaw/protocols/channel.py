@@ -176,6 +176,8 @@ class Reply:
     """The subject, if the reply is a notice about another reply that its chat did not get."""
     is_aside: bool = False
     """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
+    is_notice: bool = False
+    """Whether RemoteClaw wrote the text, and not the agent."""
 
     @property
     def at_ms(self) -> int:

@@ -97,7 +97,7 @@ class TurnReply:
 
     async def send_notice(self, text: str) -> None:
         """Send a notice before the agent's answer."""
-        payload = ReplyPayload(text, index=self.next_index)
+        payload = ReplyPayload(text, index=self.next_index, is_ours=True)
         self.notices.append(payload)
         await self.publish(payload)
 
@@ -121,7 +121,7 @@ class TurnReply:
         """Return a notice for the reply stream; None if the reply does not go to the channel."""
         if not self._goes_to_channel:
             return None
-        return self._stream_payload(ReplyPayload(text, index=self.next_index))
+        return self._stream_payload(ReplyPayload(text, index=self.next_index, is_ours=True))
 
     def final_payloads(
         self,
@@ -302,6 +302,7 @@ class TurnReply:
             attempt=self._turn.attempt,
             index=payload.index,
             is_error=payload.is_error,
+            is_notice=payload.is_ours,
             reply_to_id=None if quoted in unknown else quoted,
             attachments=payload.attachments,
             entries=entries,

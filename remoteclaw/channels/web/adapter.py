@@ -40,6 +40,7 @@ class WebAdapter:
             "files": [file.model_dump() for file in reply.attachments],
             "replyTo": reply.reply_to_id,
             "isError": reply.is_error,
+            "isNotice": reply.is_notice,
             "origin": reply.origin,
             "turn": None if reply.is_apart else reply.turn,
             "attempt": reply.attempt,

@@ -162,7 +162,9 @@ class Budgets:
         if place is None:
             return
         text = words.WARNING.format(what=words.spent_text(standing, session))
-        notice = reply_payload(place, text, sid=session.sid, call=f"budget:{standing.id}")
+        notice = reply_payload(
+            place, text, sid=session.sid, call=f"budget:{standing.id}", is_notice=True
+        )
         await self._scripts.run(
             "warn_budget",
             budget=keys.budget(standing.id),

@@ -37,6 +37,7 @@ def reply_payload(
     is_silent: bool = False,
     card: Card | None = None,
     is_aside: bool = False,
+    is_notice: bool = False,
     asked_by: str | None = None,
     refusal: Refusal | None = None,
 ) -> dict[str, Any]:
@@ -67,6 +68,7 @@ def reply_payload(
         "is_silent": is_silent,
         **({"card": asdict(card)} if card else {}),
         **({"is_beside": True} if is_aside else {}),
+        **({"is_notice": True} if is_notice else {}),
         **({"asked_by": asked_by} if asked_by else {}),
         **({"refusal": asdict(refusal)} if refusal else {}),
     }

@@ -372,7 +372,7 @@ class HeldTerminal:
             return
         session = self.held.session
         name = f"terminal-{self.held.sid}-{about}"
-        payload = reply_payload(session.place, text, sid=self.held.sid, call=name)
+        payload = reply_payload(session.place, text, sid=self.held.sid, call=name, is_notice=True)
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         with contextlib.suppress(CallRefused):
             await self._fleet.calls.send_messages(

@@ -31,7 +31,9 @@ result('made')
 WATCH = """
 window.gone = [];
 const stop = document.querySelector(".stop"), messages = document.querySelector(".messages");
-new MutationObserver(() => stop.hidden && gone.push("stop")).observe(stop, {attributes: true});
+const field = document.querySelector("textarea");  // while something is written, it can be sent
+new MutationObserver(() => stop.hidden && !field.value && gone.push("stop"))
+  .observe(stop, {attributes: true});
 new MutationObserver((changes) => {
   for (const { removedNodes } of changes)
     for (const node of removedNodes) if (node.className === "live") gone.push("live");

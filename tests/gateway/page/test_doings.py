@@ -58,7 +58,7 @@ async def shown(page: Page) -> list[str]:
     """Return the items of a conversation, each as its class and its first line."""
     found: list[str] = await page.locator(".messages > li").evaluate_all(
         """items => items.map((item) => {
-             const line = item.querySelector("summary, .text, .plan");
+             const line = item.querySelector(".words, .text, .plan");
              return `${item.className}: ${line.textContent.trim()}`;
            })"""
     )
@@ -77,6 +77,9 @@ async def test_tool_calls_are_shown_while_they_run_and_afterwards(
         await expect(card).to_have_class("tool-use runs")
         await expect(page.locator(".plan .in_progress")).to_have_text("▸ Step 1")
         await expect(card.locator(".seconds")).to_have_text(re.compile(r"^[1-9]\d*\s?s$"))
+        run = page.locator(".tool-run")
+        await expect(run.locator(".words")).to_have_text("Running make all # twice")
+        await run.locator("summary").first.click()
         await card.locator("summary").click()
         await expect(card.locator("pre").first).to_have_text(
             "command:\nmake all\n# twice\ntimeout: 5"
@@ -122,25 +125,23 @@ async def test_tool_calls_are_shown_while_they_run_and_afterwards(
         assert [one.partition(":")[0] for one in before] == [
             "message own",
             "plan-use",
-            "tool-use over",
-            "tool-use over",
-            "tool-use over",
-            "tool-use over failed",
+            "tool-run over failed",
             "message agent",
         ]
         await page.reload()
         await expect(answer.locator(".text")).to_contain_text("Now the tests.")
         await expect(failed).to_have_count(1)
         assert await shown(page) == before
+        await run.locator("summary").first.click()
         await failed.locator("summary").click()
         await expect(failed.locator("pre").nth(1)).to_have_text("two of them failed")
 
         await write(page, "and now?")
         error = page.locator(".message.error")
-        await expect(error).to_contain_text(f"({session.sid[:8]}-")
+        await expect(error).to_contain_text(f"{session.sid[:8]}-")
         await page.goto(address(door, session))
-        await expect(error).to_contain_text(f"({session.sid[:8]}-")
-        await expect(error.locator("code").first).to_have_text("API Error: 500")
+        await expect(error).to_contain_text(f"{session.sid[:8]}-")
+        await expect(error.locator("details code").first).to_have_text("API Error: 500")
         await expect(page.locator(".message.agent li")).to_have_text(["one", "two"])
         await expect(page.locator(".tool-use")).to_have_count(4)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
@@ -183,7 +184,7 @@ async def test_new_messages_leave_the_scroll_position_or_follow_the_end(
                }"""
         )
         await page.get_by_role("button", name="Stop").click()
-        await expect(page.locator(".message", has_text="Stopped.")).to_be_attached()
+        await expect(page.locator(".message.line", has_text="Stopped.")).to_be_attached()
         await expect(page.locator(".live")).to_be_hidden()
         assert abs(await read.evaluate(place) - before) < 1  # in pixels
 

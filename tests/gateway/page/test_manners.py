@@ -70,7 +70,7 @@ async def test_the_page_works_without_a_mouse_and_keeps_drafts_per_conversation(
         await message.fill("for my eyes")
         code = await stack.fleet.logins.create("bob", "write", 3_600_000)
         await page.goto(f"{door.url}/#{code}")
-        await expect(page.get_by_text("Write to your agent")).to_be_visible()
+        await expect(page.locator(".welcome")).to_be_visible()
         await expect(message).to_have_value("")
         assert await page.evaluate("sessionStorage.getItem('remoteclaw.person')") == "user.bob"
         await message.fill("for my eyes")
@@ -139,7 +139,7 @@ async def test_a_phone_has_a_drawer_and_opens_the_keyboard_only_on_a_tap(
     options = {**TOUCH, "locale": "de-DE"}
     async with opened(stack) as door, logged_in(browser, stack, door, **options) as page:
         message = page.get_by_label("Message", exact=True)
-        await expect(page.get_by_role("heading", name="Chat with main")).to_be_visible()
+        await expect(page.get_by_role("heading", name="New conversation")).to_be_visible()
         await expect(message).not_to_be_focused()
         async with page.expect_file_chooser() as camera:
             await page.get_by_role("button", name="Take a picture").tap()
@@ -190,13 +190,13 @@ async def test_a_person_replies_and_reacts_and_each_answer_is_announced_once(
     """A screen reader announces neither live text nor earlier messages."""
     await stack.start_worker()
     async with opened(stack) as door, logged_in(browser, stack, door) as page:
-        await expect(page.get_by_text("Write to your agent")).to_be_visible()
+        await expect(page.locator(".welcome")).to_be_visible()
         message, announced = page.get_by_label("Message", exact=True), page.locator("p.unseen")
         await message.fill("hello")
         await message.press("Enter")
         answer = page.locator(".message.agent").first
         await expect(announced).to_contain_text("main: This is RemoteClaw's demo agent")
-        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
+        await expect(page.locator(".welcome")).to_be_hidden()
         await expect(page.get_by_label("Conversation", exact=True)).not_to_have_attribute(
             "role", "log"
         )

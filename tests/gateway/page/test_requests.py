@@ -93,9 +93,9 @@ async def test_requests_of_every_kind_are_answered_and_show_who_answered(
     """The decision, its time and its person stay in place of the request, whoever decided."""
     turn = await asking(stack)
     async with opened(stack) as door, logged_in(browser, stack, door, viewport=PHONE) as page:
-        await expect(page).to_have_title("Chat · RemoteClaw")
+        await expect(page).to_have_title("New conversation · RemoteClaw")
         denied = await put_in(*turn, tool="Bash", what="npm publish")
-        await expect(page).to_have_title("(1) Chat · RemoteClaw")
+        await expect(page).to_have_title("(1) New conversation · RemoteClaw")
         other = await put_in(*turn, tool="Write", what="/x\n+y")
         await page.get_by_role("button", name="Menu, 2 requests open").click()
         await page.get_by_role("link", name="Requests, 2 open").click()

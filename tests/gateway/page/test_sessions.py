@@ -86,7 +86,7 @@ async def test_a_session_is_found_read_managed_and_written_in(
         await expect(page.locator(".messages")).to_contain_text("demo agent")
 
         await fill_context(stack, accepted)
-        await page.get_by_text("About", exact=True).click()
+        await page.get_by_label("About").click()
         await expect(page.get_by_text("61 % · 122,000 of 200,000 tokens")).to_be_visible()
         await page.get_by_label("Label").fill("Plumbing")
         await page.get_by_role("button", name="Save").click()
@@ -190,7 +190,7 @@ async def test_names_and_messages_are_shown_as_text_everywhere(
         await expect(page.get_by_role("option").locator("mark")).to_have_text(evil)
         await page.get_by_role("option").first.click()
         await expect(page.get_by_role("heading", level=1)).to_have_text(evil)
-        await page.get_by_text("About", exact=True).click()
+        await page.get_by_label("About").click()
         await page.get_by_text("Trace").click()
         await expect(page.locator(".steps").last).to_contain_text("accepted")
         await page.get_by_text("Ended conversations").click()
@@ -211,14 +211,14 @@ async def test_a_login_with_the_scope_read_is_offered_no_actions(
         logged_in(browser, stack, door, scope="read") as page,
     ):
         await expect(page.get_by_role("alert")).to_contain_text("This login has the scope read")
-        await expect(page.get_by_text("Write to your agent")).to_be_hidden()
+        await expect(page.locator(".welcome")).to_be_hidden()
         await expect(page.get_by_role("link", name="New conversation")).to_be_hidden()
         await expect(page.get_by_label("Message", exact=True)).to_be_hidden()
         await expect(page.get_by_role("link", name="RemoteClaw")).to_have_attribute(
             "aria-current", "page"
         )
         await row(page, "hello").click()
-        await page.get_by_text("About", exact=True).click()
+        await page.get_by_label("About").click()
         await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
         for name in ("Save", "End the conversation", "Stop", "Send"):
             await expect(page.get_by_role("button", name=name)).to_have_count(0)

@@ -57,6 +57,7 @@ function setRinging(isRinging) {
   hasRung = isRinging;
   updateTitle();
 }
+addEventListener("view-title", ({ detail }) => { title = detail; updateTitle(); });
 addEventListener("terminal-bell", () => setRinging(!document.hasFocus()));
 addEventListener("focus", () => setRinging(false));
 

@@ -4,16 +4,21 @@ import { aboutSession } from "./about.js";
 import { body, choices, headline } from "./request_card.js";
 import { composer } from "./composer.js";
 import { conversationFrame, isAtWork } from "./conversation.js";
-import { el, fill, liveRegion, newId, rendered, stamp } from "./dom.js";
+import { el, fill, liveRegion, newId, rendered } from "./dom.js";
+import { fileStrip } from "./files.js";
+import { icon } from "./icons.js";
 import { addressOf } from "./session_keys.js";
-import { reactionBar } from "./reactions.js";
-import { fileLink, item, keyed, messageText, usageLine } from "./messages.js";
+import { messageMarks } from "./reactions.js";
+import { byline, classesOf, failure, item, keyed, messageText, usageLine } from "./messages.js";
 import { terminalToggle } from "./terminal_toggle.js";
+import { welcome } from "./welcome.js";
 
 /** How many items of the record are loaded at once. */
 const RECORD_PAGE = 200;
 /** A message that waits longer than this for its turn is marked. */
 const WAITS_MS = 1000;
+/** The title of a conversation without messages, and how much of the first message is the title of any other. */
+const NEW = "New conversation", MAX_NAME_CHARS = 80;
 /** The key in the session storage of the person who uses this tab. */
 const PERSON = "remoteclaw.person";
 
@@ -22,22 +27,26 @@ export function chatView(link, requests, conversation = null) {
   const opened = new Promise((resolve) => { resolveOpened = resolve; });
   const writing = composer({
     send: async (message) => {
+      frame.toEnd();
       const sent = await link.call("chat.send", { sessionKey: chat.sessionKey, ...message });
       if (sent.reply) frame.showProblem(sent.reply);
       if (sent.opens) location.hash = addressOf(sent.opens);
     },
     session: async () => { await opened; return chat.sessionKey; },
     draft: `chat ${conversation ?? ""}`,
+    stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }).catch((error) => frame.showProblem(error.message)),
+    suggest,
   });
   const panel = el("div", { class: "panel" });  // filled once the session is known
-  const frame = conversationFrame("Chat", {
+  const frame = conversationFrame(NEW, {
     stop: () => link.call("sessions.stop", { sessionKey: chat.sessionKey }),
     retry: () => link.call("sessions.retry", { sessionKey: chat.sessionKey }),
     isAsking: () => requests.list.some((request) => request.sessionKey === chat.sessionKey),
-    panel,
+    onRunning: writing.setRunning,
+    actions: panel,
     below: writing.element,
   });
-  const hint = el("p", { class: "empty", text: "Write to your agent: a question, or a task. Files are attached, dropped here or pasted." });
+  const hint = el("div", { class: "empty" });
   frame.messages.after(hint);
   const elements = new Map();  // the element of each message, by its id
   const bars = new Map();  // the reaction bar of each message, by its id
@@ -57,6 +66,7 @@ export function chatView(link, requests, conversation = null) {
   let answered = null;  // the turn of the last answer
   let liveTurn = null;  // the last turn with live text
   let waitingTimer = null;
+  let named = "";  // the conversation's name
 
   async function onConnected() {
     const opening = pending = [];
@@ -76,7 +86,10 @@ export function chatView(link, requests, conversation = null) {
     frame.showProblem("");
     const isFirst = !chat;
     chat = found;
-    frame.title.textContent = `Chat with ${chat.agent}`;
+    showName(chat.name);
+    frame.about.textContent = [chat.agent, chat.model, chat.workspace].filter(Boolean).join(" · ");
+    frame.about.title = chat.workspace;
+    if (!hint.firstChild) fill(hint, welcome(chat, writing.suggestText));
     if (!panel.children.length) {
       terminal = terminalToggle(link, chat.sessionKey, frame.element);
       panel.append(terminal.element, aboutSession(link, chat.sessionKey).element);
@@ -96,6 +109,20 @@ export function chatView(link, requests, conversation = null) {
     refreshWaiting();
     if (isFirst) writing.focus();
     writing.flush();
+  }
+
+  /** Show the name of the conversation: its label or title, or how its first message begins. */
+  function showName(name) {
+    named = name ?? named;
+    frame.setTitle(named || NEW);
+  }
+
+  /** Return what completes a command or the path of a file. */
+  async function suggest(sign, letters) {
+    if (!chat) return [];
+    if (sign === "/") return chat.commands.filter(([name]) => name.startsWith(letters.toLowerCase())).map(([name, about]) => ({ value: `/${name}`, about }));
+    const { paths } = await link.call("chat.files", { sessionKey: chat.sessionKey, like: letters });
+    return paths.map((path) => ({ value: `@${path}`, about: "" }));
   }
 
   /** Remove all messages: the events that follow are the newest ones. */
@@ -151,7 +178,7 @@ export function chatView(link, requests, conversation = null) {
     for (const id of ids) {
       if (waits.has(id) || !elements.has(id)) continue;
       waits.set(id, el("span", { class: "origin", text: "waits" }));
-      elements.get(id).querySelector(".by").append(waits.get(id));
+      elements.get(id).querySelector(".marks").append(waits.get(id));
     }
   }
 
@@ -207,19 +234,18 @@ export function chatView(link, requests, conversation = null) {
       const shown = cards.get(event.card.id);
       if (shown?.contains(document.activeElement)) writing.focus();  // the focused button is removed
       shown?.querySelector(".choices")?.remove();
-      if (shown) return fill(shown.querySelector(".text"), rendered(event.html));
+      if (shown) return closeCard(shown, event);
     }
-    const made = el("li", { class: ["message", isOwn ? "own" : "agent", event.isError && "error", event.card && "card"].filter(Boolean).join(" "), "data-id": event.id, "data-at": event.at },
-      el("div", { class: "by" },
-        el("h2", { class: "who", text: isOwn ? "You" : chat.agent }),
-        event.origin ? el("span", { class: "origin", text: event.origin }) : null,
-        stamp(event.at)),
+    const isClosed = event.card && !event.card.choices.length;
+    const made = el("li", { class: classesOf({ ...event, isOwn }, event.text ?? ""), "data-id": event.id, "data-at": event.at, tabindex: "-1" },
+      byline(isOwn ? "You" : event.isNotice || event.isError ? "RemoteClaw" : chat.agent, event.at, event.origin),
       event.replyTo ? quote(event.replyTo) : null,
-      event.html || event.text ? messageText(event) : null,
-      (event.files ?? []).map((file) => fileLink(event.sid, file)),
+      event.isError ? failure(event) : isClosed ? answeredRequest(event) : event.card ? textOfCard(event) : event.html || event.text ? messageText(event) : null,
+      event.files?.length ? fileStrip(event.sid, event.files) : null,
       event.card?.choices.length && !closed.has(event.card.id) ? cardOf(event.card) : null,
-      event.usage ? usageLine(event.usage) : null,
-      reactionsOf(event, isOwn));
+      marksOf(event, isOwn));
+    if (isClosed) made.classList.add("answered");
+    if (isOwn && event.text) showName(named || event.text.trim().split("\n")[0].slice(0, MAX_NAME_CHARS));
     if (event.turn && !isEarlier) answered = event.turn;
     const shown = event.turn && !isEarlier ? frame.replaceLive(made, event.text, event.turn) : made;
     if (shown === made) frame.insert(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // also orders events of one millisecond
@@ -233,6 +259,13 @@ export function chatView(link, requests, conversation = null) {
     for (const each of reactions.get(event.id)?.values() ?? []) addReaction(each);
     // Only complete answers are read aloud: a screen reader would start live text again with each change.
     if (isCurrent && !isOwn) liveRegion.textContent = `${chat.agent}: ${shown.querySelector(".text")?.textContent ?? ""}`;
+  }
+
+  /** Show a request that can't be answered any more as one line, which opens. */
+  function closeCard(shown, event) {
+    shown.classList.add("answered");
+    delete shown.dataset.kind;
+    shown.querySelector(".text").replaceWith(answeredRequest(event));
   }
 
   function onRequestsChanged() {
@@ -258,7 +291,7 @@ export function chatView(link, requests, conversation = null) {
   }
 
   function textOf(messageId) {
-    return elements.get(messageId)?.querySelector(".text")?.textContent.slice(0, 120);
+    return elements.get(messageId)?.querySelector(".text")?.innerText.replace(/\s+/g, " ").slice(0, 120);
   }
 
   function quote(quotedId) {
@@ -274,8 +307,9 @@ export function chatView(link, requests, conversation = null) {
     bars.get(event.message)?.set(event);
   }
 
-  function reactionsOf({ id: messageId }, isOwn) {
-    const bar = reactionBar(isOwn ? {} : {
+  function marksOf({ id: messageId, at, text, card, usage, isNotice, isError }, isOwn) {
+    const bar = messageMarks(isOwn || card || isNotice || isError ? { at, text: card || isNotice ? "" : text } : {
+      at, text, usage: usage && usageLine(usage),
       reply: () => writing.setReply({ id: messageId, text: textOf(messageId) }),
       react: (emoji) => {
         const reaction = bar.of(chat.person) === emoji ? "" : emoji;  // the same one again removes it
@@ -300,6 +334,20 @@ export function chatView(link, requests, conversation = null) {
 
   requests.addEventListener("change", onRequestsChanged);
   return { element: frame.element, onConnected, onEvent, close, commands: () => chat?.commands ?? [], suggest: writing.suggestText };
+}
+
+/** Return an answered request: its outcome as a line, which opens the request. */
+function answeredRequest(event) {
+  const whole = textOfCard(event), parts = [...whole.children], became = parts.pop();
+  if (!parts.length) return whole;
+  const what = whole.querySelector("pre")?.textContent.split("\n")[0];
+  return el("div", { class: "text" }, el("details", {},
+    el("summary", {}, icon("right"), el("span", {}, ...became.childNodes), what ? el("code", { text: what }) : null), parts));
+}
+
+/** Return the text of a request, whose code has no frame: all of it is shown. */
+function textOfCard({ html, text }) {
+  return html ? rendered(html) : messageText({ text });
 }
 
 /** Whether another person has logged in since. Then the drafts of this tab are removed. */

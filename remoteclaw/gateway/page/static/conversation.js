@@ -1,8 +1,10 @@
 // The frame of a conversation: its head, its messages, and the live text of the running turn.
 
 import { turnActivity } from "./turn_activity.js";
-import { button, el, fill, pauseOf, problemLine, setMessage, whileBusy } from "./dom.js";
+import { bar, button, el, fill, pauseOf, problemLine, setMessage, whileBusy } from "./dom.js";
+import { icon, iconButton } from "./icons.js";
 import { liveText } from "./live_text.js";
+import { onCopyPressed } from "./messages.js";
 
 /** How close to the end or the beginning of the messages counts as being there. */
 const NEAR_PX = 80;
@@ -18,9 +20,11 @@ export function isAtWork(state) {
  * Return an empty conversation. If `mayStop()`, people can stop its running turn, or drop a
  * postponed one, with `stop()`, and ask the agent of a postponed one again with `retry()`.
  * `isAsking()` is whether its agent waits for a person: the request shows that, not the live text.
+ * `actions` are the buttons of the bar. `onRunning(isRunning)` shows whether a turn can be stopped;
+ * without it, the bar has the button for that.
  */
-export function conversationFrame(name, { stop, retry, isAsking, mayStop = () => true, panel = null, below = null }) {
-  const messages = el("ol", { class: "messages", "aria-label": "Messages" });
+export function conversationFrame(name, { stop, retry, isAsking, mayStop = () => true, onRunning = null, actions = [], below = null }) {
+  const messages = el("ol", { class: "messages", "aria-label": "Messages", onclick: onCopyPressed });
   const text = liveText(messages);
   const activity = turnActivity(insert);
   let loadEarlier = null;
@@ -28,24 +32,35 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
   let timer = null;  // updates the elapsed seconds; null while no turn runs
   let hideTimer = null;  // removes live text whose answer does not arrive
   let live = null;  // the last `session.live`, with the offset of its clock to this one as `at`
-  const title = el("h1", { text: name });
+  const title = el("h1", { text: name, dir: "auto" });
   const about = el("p", { class: "about" });
-  const stopping = button("Stop", stop, { class: "stop", hidden: true });
+  const stopping = onRunning ? null : iconButton("stop", "Stop", stop, { class: "stop", hidden: true });
   const pause = el("p", { role: "status" });
   const trying = button("Try now", () => endPause(retry)), dropping = button("Drop", () => endPause(stop), { class: "danger" });
-  const paused = el("div", { class: "paused", hidden: true }, pause, el("div", { class: "choices" }, trying, dropping));
+  const paused = el("div", { class: "paused", hidden: true }, icon("waits"), pause, el("div", { class: "row" }, trying, dropping));
   const problem = problemLine();
   const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
     onscroll: () => { isAtEnd = isNearEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, paused, problem);
-  const element = el("section", { class: "conversation" },
-    el("div", { class: "head" }, title, about, stopping, panel), scroller, below);
+  const head = bar(el("div", { class: "titles" }, title, about), stopping, actions);
+  const element = el("section", { class: "conversation" }, head, scroller, below);
 
   // Stay at the end when the composer below grows.
   new ResizeObserver(() => { if (isAtEnd) scroller.scrollTop = scroller.scrollHeight; }).observe(scroller);
 
+  /** Set the title, also that of the window. */
+  function setTitle(text) {
+    title.textContent = title.title = text;
+    if (element.isConnected) dispatchEvent(new CustomEvent("view-title", { detail: text }));
+  }
+
   function isNearEnd() {
     return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
+  }
+
+  /** Scroll to the end, where what the person sends now will be shown. */
+  function toEnd() {
+    scroller.scrollTop = scroller.scrollHeight;
   }
 
   /** Run `change()`, and stay at the end of the messages if they were scrolled to the end. */
@@ -110,7 +125,8 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
 
   /** Set whether a turn runs; with `isArriving`, the answer of an ended one will still arrive. */
   function setRunning(isRunning, { isArriving = false } = {}) {
-    stopping.hidden = !isRunning || !mayStop();
+    if (stopping) stopping.hidden = !isRunning || !mayStop();
+    onRunning?.(isRunning);
     clearTimeout(hideTimer);
     if (isRunning) return;
     clearInterval(timer);
@@ -172,5 +188,5 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
     text.tick(nowMs - live.since_ms);
   }
 
-  return { element, messages, title, about, activity, insert, replaceLive, clear, keepAtEnd, insertAbove, offerEarlier, showProblem, setRunning, showPause, showRequests, endTurn, showLive };
+  return { element, messages, setTitle, about, activity, insert, replaceLive, clear, keepAtEnd, toEnd, insertAbove, offerEarlier, showProblem, setRunning, showPause, showRequests, endTurn, showLive };
 }

@@ -1,30 +1,77 @@
-// The elements of a message: its text, its files, and the usage of its turn.
+// The elements of a message: its head, its text, and the usage of its turn.
 
-import { count, dollars, duration, el, rendered, size, stamp } from "./dom.js";
-import { get } from "./rpc.js";
-import { callOf, planCard, toolCard } from "./tool_cards.js";
+import { copy } from "./clipboard.js";
+import { count, dollars, duration, el, moment, rendered } from "./dom.js";
+import { icon, iconButton } from "./icons.js";
 
 /** The authors of items that are neither a person's nor an agent's. */
 const SPEAKERS = { error: "RemoteClaw", notice: "RemoteClaw" };
+/** A failure's sentence, the agent's own message in parentheses, what to do, and the reference. */
+const FAILURE = /^(.+?)(?: \((\S+: `.+?`)\))?\. (.+?)(?: \(([0-9a-f]{8}-[\d-]+)\))?$/s;
+/** A longer notice, in characters, is not centred. */
+const MAX_LINE_CHARS = 200;
 
 /** Return the element of a text: its HTML, or the plain text where the gateway rendered none. */
 export function messageText({ html, text }) {
-  return html ? rendered(html) : el("div", { class: "text plain", dir: "auto", text });
+  if (!html) return el("div", { class: "text plain", dir: "auto", text });
+  const made = rendered(html);
+  for (const block of made.querySelectorAll("pre")) framed(block);
+  return made;
 }
 
-/** Return the element of an item of a session's record; `agent` is the agent's name. */
+/** Put a block of code into a frame with its language, and a button that copies it. */
+function framed(block) {
+  const frame = el("div", { class: "code" });
+  block.replaceWith(frame);
+  frame.append(el("div", { class: "row" }, el("span", { text: block.dataset.language }),
+    iconButton("copy", "Copy the code", null, { class: "copy" })), block);
+  block.removeAttribute("data-language");
+}
+
+/** Copy the block of code whose button was pressed; for all messages, because live text is changed in place. */
+export function onCopyPressed({ target }) {
+  const button = target.closest?.(".copy");
+  if (button) copy(button.closest(".code").querySelector("pre").textContent, button);
+}
+
+/** Return the text of a failure as one sentence and what to do, with details that open. */
+export function failure({ html, text }) {
+  const [, what, reason, fix, reference] = FAILURE.exec(text) ?? [];
+  if (!what) return el("div", { class: "text failure" }, icon("warning"), messageText({ html, text }));
+  return el("div", { class: "text failure", dir: "auto" }, icon("warning"),
+    el("p", {}, el("strong", {}, coded(`${what}.`)), " ", coded(fix)),
+    reason || reference ? el("details", {}, el("summary", { text: "Details" }),
+      reason ? el("p", {}, coded(reason)) : null,
+      reference ? el("p", {}, "The reference for ", el("code", { text: "remoteclaw sessions trace" }), ": ", el("code", { text: reference })) : null) : null);
+}
+
+/** Return a text whose parts between backticks are code. */
+function coded(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", { text: part }) : part));
+}
+
+/** Return the head of a message, which is a heading: the author, and for screen readers the time. */
+export function byline(who, at, ...origins) {
+  return el("div", { class: "by" },
+    el("h2", { class: "who" }, who, el("span", { class: "unseen", text: `, ${moment(at)}` })),
+    origins.filter(Boolean).map((text) => el("span", { class: "origin", text })));
+}
+
+/** Return the classes of a message. */
+export function classesOf({ isOwn, isError, isNotice, card }, text) {
+  const isLine = isNotice && text.length <= MAX_LINE_CHARS && !text.includes("\n");
+  return ["message", isOwn ? "own" : "agent", isError && "error", isNotice && !isError && "notice", isLine && !isError && "line", card && "card"].filter(Boolean).join(" ");
+}
+
+/** Return the element of a message or a notice in a session's record; `agent` is the agent's name. */
 export function item(recorded, agent) {
-  if (recorded.role === "tool" || recorded.role === "plan") {
-    const made = recorded.role === "tool" ? toolCard() : planCard();
-    made.update(recorded.role === "tool" ? callOf(recorded) : recorded.steps, true);
-    return made.element;
-  }
-  return el("li", { class: { agent: "message agent", error: "message error", notice: "message notice" }[recorded.role] ?? "message own" },
-    el("div", { class: "by" },
-      el("h2", { class: "who", text: (recorded.role === "agent" ? agent : SPEAKERS[recorded.role]) ?? recorded.from ?? recorded.role }),
-      recorded.isTerminal ? el("span", { class: "origin", text: "terminal" }) : null,
-      stamp(recorded.at)),
-    messageText(recorded));
+  const { role, text } = recorded, isError = role === "error", isNotice = role === "notice";
+  const isOwn = !["agent", "error", "notice"].includes(role);
+  const who = (role === "agent" ? agent : SPEAKERS[role]) ?? recorded.from ?? role;
+  return el("li", { class: classesOf({ isOwn, isError, isNotice }, text ?? ""), tabindex: "-1" },
+    byline(who, recorded.at, recorded.isTerminal && "terminal"),
+    isError ? failure(recorded) : messageText(recorded),
+    el("div", { class: "marks" }, el("time", { datetime: new Date(recorded.at).toISOString(), text: moment(recorded.at) })));
 }
 
 /** Yield each item of a record with a unique name, also for items of the same time. */
@@ -44,18 +91,5 @@ export function usageLine(usage) {
     usage.outputTokens && `${count(usage.outputTokens)} tokens`,
     usage.costUsd && dollars(usage.costUsd),
   ].filter(Boolean).join(" · ");
-  return text ? el("p", { class: "ended", text }) : null;
-}
-
-/** Return a link that downloads a file. Files of agents are never shown as a page or a picture. */
-export function fileLink(sid, file) {
-  const link = el("a", { class: "file", href: "#", onclick: async (event) => {
-    event.preventDefault();
-    const answer = await get(`/page/files/${sid}/${file.blob}?size=${file.size}`);
-    if (!answer.ok) { link.append(" (not kept any more)"); return; }
-    const url = URL.createObjectURL(new Blob([await answer.blob()], { type: "application/octet-stream" }));
-    el("a", { href: url, download: file.name }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  } }, `${file.name} · ${size(file.size)}`);
-  return link;
+  return text ? el("span", { class: "ended", text }) : null;
 }

@@ -5,6 +5,7 @@ import { requestList } from "./requests.js";
 import { conversationFrame, isAtWork } from "./conversation.js";
 import { ago } from "./dom.js";
 import { item, keyed } from "./messages.js";
+import { nameOf } from "./session_keys.js";
 import { sessionComposer } from "./session_composer.js";
 import { terminalToggle } from "./terminal_toggle.js";
 
@@ -15,16 +16,16 @@ export function sessionView(link, sessionKey, requests) {
   const waiting = requestList(link, requests, { fits: (request) => request.sessionKey === key });
   const writing = sessionComposer(link, sessionKey, (message) => frame.keepAtEnd(() => show([message], (made) => made)));
   const about = aboutSession(link, sessionKey);
-  const frame = conversationFrame(sessionKey, {
+  const frame = conversationFrame(nameOf(sessionKey), {
     stop: () => link.call("sessions.stop", { sessionKey: key }),
     retry: () => link.call("sessions.retry", { sessionKey: key }),
     isAsking: () => requests.list.some((request) => request.sessionKey === key),
     mayStop: () => link.scopes.includes("write"),
-    panel: about.element,
+    actions: about.element,
     below: [waiting.element, writing.element],
   });
   const terminal = terminalToggle(link, sessionKey, frame.element);
-  frame.about.after(terminal.element);
+  about.element.before(terminal.element);
   const shown = new Set();  // the names of the shown items
   let key = null, agent = "agent";
   let isWorking = false;
@@ -51,8 +52,8 @@ export function sessionView(link, sessionKey, requests) {
       link.call("sessions.show", { sessionKey: key }),
     ]);
     agent = facts.agent;
-    frame.title.textContent = facts.label ?? facts.title ?? key;
-    frame.about.textContent = `${facts.channel} · ${facts.agent} · last message ${ago(facts.lastMessageMs)}${facts.waiting ? ` · ${facts.waiting} waiting` : ""}`;
+    frame.setTitle(facts.label ?? facts.title ?? nameOf(key));
+    frame.about.textContent = [facts.channel, facts.agent, facts.model, `last message ${ago(facts.lastMessageMs)}`, facts.waiting && `${facts.waiting} waiting`].filter(Boolean).join(" · ");
     about.show(facts);
     isWorking = isAtWork(facts.state);
     frame.keepAtEnd(() => {

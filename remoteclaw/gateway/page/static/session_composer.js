@@ -1,12 +1,13 @@
 // The form with which an operator writes in any session, under the operator's name.
 
 import { el, newId, problemLine, setMessage } from "./dom.js";
+import { icon } from "./icons.js";
 
 const NOTICE = "The agent and its chat are told that you wrote this on the page. The answer goes to the chat.";
 
 /** Return the form, hidden from those who may not write; `onSent` receives each message as a record's item. */
 export function sessionComposer(link, sessionKey, onSent) {
-  const text = el("textarea", { rows: "2", "aria-label": "Message to this session", placeholder: "Write in this session",
+  const text = el("textarea", { rows: "1", dir: "auto", "aria-label": "Message to this session", placeholder: "Write in this session",
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
     },
@@ -14,7 +15,8 @@ export function sessionComposer(link, sessionKey, onSent) {
   const problem = problemLine();
   const notice = el("p", { class: "about", role: "status", text: NOTICE });
   const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
-    problem, notice, el("div", { class: "row" }, text, el("button", { type: "submit" }, "Send")));
+    problem, el("div", { class: "box" }, text,
+      el("div", { class: "row" }, notice, el("button", { type: "submit", class: "send icon-button", "aria-label": "Send", title: "Send" }, icon("send")))));
   let unsentId = null;  // the idempotency key of the message, so that repeated attempts send it once
 
   async function send() {

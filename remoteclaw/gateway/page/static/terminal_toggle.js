@@ -1,6 +1,7 @@
 // The button that switches between a conversation and its terminal, which is loaded on first use.
 
-import { button, el } from "./dom.js";
+import { el } from "./dom.js";
+import { iconButton } from "./icons.js";
 import { notLoaded } from "./lazy_view.js";
 
 /** The prefix of the keys in the session storage of sessions whose terminal is shown. */
@@ -8,7 +9,7 @@ const SHOWN = "remoteclaw.terminal ";
 
 /** Return the button that shows a session's terminal in place of its conversation. */
 export function terminalToggle(link, sessionKey, conversation) {
-  const toggle = button("Terminal", () => show(!isShown()), { class: "terminal-toggle", "aria-pressed": "false" });
+  const toggle = iconButton("terminal", "Terminal", () => show(!isShown()), { class: "terminal-toggle", "aria-pressed": "false" });
   let pane = null, isClosed = false;
 
   const isShown = () => toggle.ariaPressed === "true";

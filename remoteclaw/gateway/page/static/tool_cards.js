@@ -1,27 +1,36 @@
-// The cards of tool calls and plans. They are updated in place, so that an open card stays open.
+// The rows of tool calls, and plans. They are updated in place, so that an open row stays open.
 
+import { diffOf } from "./diff.js";
 import { duration, el } from "./dom.js";
+import { icon } from "./icons.js";
 import { updateText } from "./morph.js";
 
 /** The symbol of a plan's step, and its label for screen readers, by the state of the step. */
 const MARKS = { completed: ["☑", "done"], in_progress: ["▸", "now"], pending: ["☐", "to do"] };
+/** The arguments with the text before and after a change, as the CLIs name them. */
+const CHANGES = [["old_string", "new_string"], ["oldString", "newString"], ["", "content"], ["old_str", "new_str"]];
+/** The arguments that name the changed file, which the row shows already. */
+const PATHS = ["file_path", "filePath", "absolute_path", "path"];
 
 /** Return a recorded tool call in the form of `session.live`. */
 export function callOf({ id, tool, argument, input, text, sinceMs, seconds, isError, at }) {
   return { id: id ?? `${at} ${input}`, tool, argument, input, output: text, since_ms: sinceMs ?? at, seconds: seconds ?? null, is_error: isError };
 }
 
-/** Return an empty card of a tool call. */
-export function toolCard() {
+/** Return an empty row of a tool call; `call()` is what is known about it. */
+export function toolRow() {
   const name = el("span", { class: "name" });
   const argument = el("code");
+  const mark = el("span", { class: "state failed", hidden: true }, icon("failed"));
   const state = el("span", { class: "seconds" });
+  const change = el("div");
   const input = part("Arguments");
   const output = part("Result");
-  const box = el("details", { ontoggle: fill }, el("summary", {}, name, " ", argument, " ", state), input.element, output.element);
+  const box = el("details", { ontoggle: fill }, el("summary", {}, icon("right"), name, " ", argument, " ", mark, state), change, input.element, output.element);
   const element = el("li", { class: "tool-use" }, box);
   let call = {};
   let isOver = false;
+  let drawn = "";  // the arguments whose change is shown
 
   function update(changes, isNowOver) {
     const known = Object.entries(changes).filter(([, value]) => value !== undefined && value !== null);
@@ -33,13 +42,18 @@ export function toolCard() {
     if (isOver) {
       const took = call.seconds === undefined ? "no result" : duration(call.seconds * 1000);
       state.textContent = call.is_error ? `failed · ${took}` : took;
+      mark.hidden = !call.is_error;
     }
     fill();
   }
 
   function fill() {
     if (!box.open) return;
-    input.show(readable(call.input ?? ""));
+    const given = parsed(call.input ?? ""), pair = given && CHANGES.find(([before, after]) => typeof given[after] === "string" && (!before || typeof given[before] === "string"));
+    if (pair && drawn !== call.input) change.replaceChildren(diffOf(given[pair[0]] ?? "", given[pair[1]]));
+    drawn = call.input;
+    const rest = pair && Object.fromEntries(Object.entries(given).filter(([key]) => !pair.includes(key) && !PATHS.includes(key)));
+    input.show(rest ? readable(rest) : given ? readable(given) : call.input ?? "");
     output.show(call.output ?? "");
   }
 
@@ -47,7 +61,7 @@ export function toolCard() {
     if (!isOver) state.textContent = elapsed(nowMs - call.since_ms);
   }
 
-  return { element, update, tick, end: () => update({}, true) };
+  return { element, update, tick, end: () => update({}, true), call: () => ({ ...call, isOver }) };
 }
 
 function part(title) {
@@ -62,16 +76,19 @@ function part(title) {
   };
 }
 
-/** Return JSON arguments as text with a line for each; anything else unchanged. */
-function readable(input) {
-  let parsed;
+/** Return JSON arguments as an object; null if they are cut or no object. */
+function parsed(input) {
   try {
-    parsed = JSON.parse(input);
+    const value = JSON.parse(input);
+    return value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
   } catch {
-    return input;  // cut, so that it is not valid JSON
+    return null;
   }
-  if (parsed === null || typeof parsed !== "object" || Array.isArray(parsed)) return input;
-  return Object.entries(parsed).map(([name, value]) => {
+}
+
+/** Return arguments as text with a line for each. */
+function readable(given) {
+  return Object.entries(given).map(([name, value]) => {
     const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
     return `${name}:${text.includes("\n") ? "\n" : " "}${text}`;
   }).join("\n");
