@@ -84,7 +84,7 @@ while True:
 #: step, because a message that arrived in between would show its own time.
 _STILL = """(work) => {
   const still = {
-    "main time": "10:24 AM", "aside time": "1 minute ago",
+    "main time": "10:24 AM", ".who .unseen": ", 10:24 AM", "aside time": "1 minute ago",
     ".seconds": "0.2s", ".ended": "6s · 412 tokens", ".since": "6s",
   };
   for (const [where, words] of Object.entries(still)) {

@@ -142,7 +142,7 @@ async def completes_commands_and_files(page: Page) -> None:
 async def folds_tools(page: Page) -> None:
     run, rows = page.locator(".tool-run"), page.locator(".tool-use")
     words = run.locator(".words")
-    told = "Read 2 files, used message_send, changed shop/mail.py, ran one command"
+    told = "Read 2 files, used message_send, changed shop/mail.py, ran pytest -q shop"
     await expect(words).to_have_text(told)
     await expect(run.locator("summary").first).to_contain_text("1 failed")
     await expect(rows.first).to_be_hidden()

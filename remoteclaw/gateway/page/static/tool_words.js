@@ -22,6 +22,9 @@ const WORDS = {
   plan: ["Planning", "updated the plan", ""],
 };
 
+/** A longer argument is not shown beside other tools. */
+const MAX_NAMED_CHARS = 40;
+
 const kindOf = (call) => KINDS[call.tool] ?? "";
 
 /** Return what a running tool does, such as `Running make test`. */
@@ -48,8 +51,8 @@ function phrase(kind, calls, isOnly) {
   const [, verb, many] = WORDS[kind];
   if (kind === "plan") return verb;
   const named = things.size === 1 && first;
-  if (named && (kind === "change" || kind === "read" || isOnly)) return kind === "search" ? `${verb} for ${first}` : `${verb} ${first}`;
+  if (named && (isOnly || first.length <= MAX_NAMED_CHARS)) return kind === "search" ? `${verb} for ${first}` : `${verb} ${first}`;
   const number = kind === "read" || kind === "change" ? things.size : calls.length;
-  if (kind === "search" && number === 1) return "searched once";
+  if (kind === "search" && number === 1) return "searched";
   return `${verb} ${number === 1 ? `one ${many.replace(/s( of the web)?$/, "$1")}` : `${number} ${many}`}`;
 }
