@@ -223,10 +223,11 @@ class Arrival(Report):
                 return False
         reactions = await self.record(session, access.config)
         outcome = await self._run_command(access, session)
-        if outcome.reply and outcome.reply.text:
+        awaited = self.awaited
+        if outcome.reply and awaited:
+            awaited.answer = outcome.reply.text
+        if outcome.reply and outcome.reply.text and not (awaited and awaited.deliver == "caller"):
             await replace(self, awaited=None).reply(outcome.reply.text)
-        if outcome.reply and self.awaited:
-            self.awaited.answer = outcome.reply.text
         if not outcome.text and not incoming.files:
             return False
         return await self._append(
@@ -301,7 +302,7 @@ class Arrival(Report):
         is_accepted = False
         if text.strip() or received.attachments:
             try:
-                await self.context.fleet.inbound.append(
+                accepted = await self.context.fleet.inbound.append(
                     self.message(
                         text,
                         received.attachments,
@@ -309,6 +310,7 @@ class Arrival(Report):
                         quoted=await self.quoted(received.quoted_notes),
                     ),
                     agent=session.agent,
+                    deliver=self.awaited.deliver if self.awaited else "channel",
                     waits=self.awaited is not None,
                     lane=self.awaited.lane if self.awaited else "agents",
                     is_command=is_command,
@@ -316,6 +318,8 @@ class Arrival(Report):
                     once=self.known(self.incoming),
                 )
                 is_accepted = True
+                if self.awaited:
+                    self.awaited.accepted = accepted
             except MessageRefused as refusal:
                 received.problems.append(str(refusal))
         if received.problems:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
@@ -13,7 +14,7 @@ from remoteclaw.errors import CallRefused, RedisRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.turns.edits import WithoutEntry, content_digest
-from remoteclaw.fleet.turns.inbound import Known
+from remoteclaw.fleet.turns.inbound import Accepted, Known
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,
@@ -57,6 +58,10 @@ class Awaited:
     """A message whose sender waits for its outcome; what the chat is told at once is added."""
 
     lane: Lane
+    deliver: Literal["channel", "caller"] = "channel"
+    """`caller`: the sender gets everything here, and nothing is sent to the chat."""
+    accepted: Accepted | None = None
+    """What the message became, if it is on a stream."""
     answer: str | None = None
     """The answer to a command; empty if the chat shows its effect."""
     notices: list[str] = field(default_factory=list)
@@ -202,6 +207,8 @@ class Report:
         context, incoming = self.context, self.incoming
         if self.awaited and not is_silent:
             self.awaited.notices.append(text)
+        if self.awaited and self.awaited.deliver == "caller":
+            return
         account = context.provider, context.account
         name = "\0".join((*account, incoming.chat, *(once or (self.name, ""))))
         place = ChatPlace(*account, incoming.chat, incoming.thread)

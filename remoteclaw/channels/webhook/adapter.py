@@ -53,7 +53,7 @@ class WebhookAdapter:
 
     async def connect(self) -> Identity:
         """Return the program's URL as the account's name. The program is not contacted."""
-        problem = "" if self._url else "It has no url, so answers wait for one."
+        problem = "" if self._url else "It has no url, so only requests that wait get answers."
         return Identity(name=self._url or "webhook", problem=problem)
 
     async def poll(self, position: str | None) -> PollResult:

@@ -1,14 +1,16 @@
-"""The door for webhooks: accepts messages that a program has signed."""
+"""The door for webhooks: accepts messages that a program has signed, and can wait for answers."""
 
 import logging
 import time
+from collections import Counter
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from remoteclaw.channels.order import PostedReports
 from remoteclaw.channels.rate import RateLimiter
-from remoteclaw.channels.report import InboundContext
+from remoteclaw.channels.report import Awaited, InboundContext
 from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
@@ -24,6 +26,12 @@ UNSIGNED = (
     "There is no such webhook, or the request is not signed with its token, or its time is more "
     f"than {WINDOW_S // 60} minutes away from this machine's."
 )
+#: The longest wait for an answer, in seconds: proxies close a silent connection after a minute or
+#: two. The program asks again with the same message.
+MAX_WAIT_S = 110
+#: The maximum number of programs' requests that wait at once, of one account. A further one gets
+#: the status without a wait.
+MAX_WAITS = 100
 
 
 class WebhookDoor:
@@ -33,9 +41,12 @@ class WebhookDoor:
         self._gateway = gateway
         self._rates: dict[str, RateLimiter] = {}
         self._reports: dict[str, PostedReports] = {}
+        self._waits = Counter[str]()
 
     async def take(self, request: Request) -> Response:
-        """Accept a message. The response is sent once the message is stored."""
+        """Accept a message. The response is sent once the message is stored, or, with `wait` in the
+        query, has its answer.
+        """
         gateway, account = self._gateway, request.path_params.get("account", "default")
         body = await body_of(request)
         settings = gateway.config().accounts().get((CHANNEL, account))
@@ -49,7 +60,8 @@ class WebhookDoor:
         if not token or not is_signed(request.headers, token, body, now_s=time.time()):
             gateway.metrics.auth_failures += 1
             raise CallRefused("UNAUTHORIZED", UNSIGNED)
-        posted = await parsed(request, PostedMessage, body)
+        posted, wait_s = await parsed(request, PostedMessage, body), _wait_s(request)
+        awaited = None if wait_s is None else Awaited("agents", deliver="caller")
         context = InboundContext(
             fleet=gateway.fleet,
             home=gateway.home,
@@ -59,5 +71,40 @@ class WebhookDoor:
             rate=self._rates.setdefault(account, RateLimiter()),
         )
         reports = self._reports.setdefault(account, PostedReports())
-        await reports.handle(context, posted, posted.incoming())
-        return JSONResponse({"ok": True})
+        await reports.handle(context, posted, posted.incoming(), awaited)
+        answer = await self._answer(account, awaited, wait_s or 0) if awaited else {}
+        return JSONResponse({"ok": True, **answer})
+
+    async def _answer(self, account: str, awaited: Awaited, wait_s: int) -> dict[str, Any]:
+        """Wait for the answer to a message; return what has become of the message so far."""
+        if (accepted := awaited.accepted) is None:
+            status = "refused" if awaited.answer is None else "done"
+            text = "\n".join(awaited.notices) if awaited.answer is None else awaited.answer
+            return {"status": status, "text": text, "isError": status == "refused"}
+        outcomes, sid = self._gateway.fleet.outcomes, accepted.session.sid
+        outcome = None
+        if self._waits[account] < MAX_WAITS:
+            self._waits[account] += 1
+            try:
+                outcome = await outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
+            finally:
+                self._waits[account] -= 1
+        outcome = outcome or await outcomes.read(sid, accepted.entry_id)
+        if outcome is None:
+            return {"status": "unknown", "text": "", "isError": True}
+        return {
+            "status": outcome.status,
+            "text": "\n\n".join(part["text"] for part in outcome.reply if part["text"]),
+            "isError": any(part["is_error"] for part in outcome.reply),
+            "pause": outcome.pause,
+        }
+
+
+def _wait_s(request: Request) -> int | None:
+    """Return the seconds to wait for the answer; None to deliver it to the program's URL."""
+    text = request.query_params.get("wait")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) <= MAX_WAIT_S):
+        raise CallRefused("INVALID_REQUEST", f"wait is a number of seconds, at most {MAX_WAIT_S}.")
+    return int(text)

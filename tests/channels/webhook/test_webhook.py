@@ -113,6 +113,39 @@ async def test_a_message_is_answered_once_however_often_it_is_posted(
     assert len(set(receiver.keys)) == 3
 
 
+async def test_a_request_that_waits_gets_the_answer_and_the_url_gets_nothing(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    async def ask(body: dict[str, Any], wait: str) -> tuple[int, dict[str, Any]]:
+        status, answer = await post(door, body, path=f"/webhook?wait={wait}")
+        return status, answer
+
+    with channel(stack):
+        _, accepted = await ask(message("1", "hello"), "0")
+        await stack.start_worker()
+        _, answered = await ask(message("1", "hello"), "100")  # it is the same message
+        _, command = await ask(message("2", "/whoami"), "100")
+        _, stranger = await ask(message("3", "hello", by="eve"), "100")
+        _, failed = await ask(message("4", "fail"), "100")
+        wrong = [await ask(message("5", "hello"), wait) for wait in ("", "-1", "111", "1.5", "²")]
+        assert (await post(door, message("6", "memory")))[0] == 200
+        (posted,) = await asyncio.to_thread(receiver.wait, 1)
+
+    assert accepted == {
+        "ok": True, "status": "accepted", "text": "", "isError": False, "pause": None,
+    }  # fmt: skip
+    assert (answered["status"], answered["isError"]) == ("done", False)
+    assert "message 1 of our conversation" in answered["text"]
+    assert command["status"] == "done"
+    assert "`ada` on webhook" in command["text"]
+    assert (stranger["status"], stranger["isError"]) == ("refused", True)
+    assert "give you access" in stranger["text"]
+    assert (failed["status"], failed["isError"]) == ("failed", True)
+    assert {status for status, _ in wrong} == {400}
+    assert wrong[0][1]["error"]["message"] == "wait is a number of seconds, at most 110."
+    assert "- hello" in posted["text"]
+
+
 async def test_webhook_messages_are_read_back_with_their_reactions(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
