@@ -92,6 +92,22 @@ async def test_agents_and_operators_call_a_tool_over_http(stack: Stack) -> None:
     assert by_agent.json["result"]["key"] == by_operator.json["result"]["key"] == key
 
 
+async def test_operators_call_a_method_over_http_and_agents_do_not(stack: Stack) -> None:
+    async with opened(stack) as door, calling(stack) as agent:
+        by_operator = await door.invoke(own_token(stack), "requests.list")
+        by_agent = await door.invoke(agent.token, "requests.list")
+        following = await door.invoke(
+            own_token(stack), "sessions.subscribe", {"sessionKey": agent.lease.sid}
+        )
+
+    assert by_operator.json["result"] == {"requests": []}
+    assert (by_agent.status, by_agent.json["error"]["message"]) == (
+        403,
+        "requests.list is for operators.",
+    )
+    assert following.json["error"]["message"] == "Events are sent only over WebSocket."
+
+
 @pytest.mark.parametrize(
     ("body", "status", "why"),
     [
@@ -101,8 +117,8 @@ async def test_agents_and_operators_call_a_tool_over_http(stack: Stack) -> None:
         (b'{"tool":"sessions_list","dryRun":true}', 400, "dryRun Extra inputs"),
         (b'{"tool":"sessions_list","args":{"limit":0}}', 400, "limit"),
         (b'{"tool":"sessions_list","args":{"x":0}}', 400, "x is no parameter"),
-        (b'{"tool":"nothing"}', 404, "There is no tool 'nothing'."),
-        (b'{"tool":"agent","args":{}}', 404, "There is no tool"),
+        (b'{"tool":"nothing"}', 404, "There is no tool or method 'nothing'."),
+        (b'{"tool":"agent","args":{}}', 404, "There is no tool or method"),
         (b'{"tool":"sessions_list","sessionKey":"nobody"}', 404, "'nobody' is no session"),
     ],
 )

@@ -67,6 +67,29 @@ async def test_a_session_stream_sends_a_snapshot_then_events_and_resumes(stack: 
             assert (await stream.next()).id == ids[1]
 
 
+async def test_the_stream_of_a_session_without_a_terminal_follows_its_turns(stack: Stack) -> None:
+    first = await stack.append("hello")
+    await stack.start_worker()
+    assert await stack.fleet.outcomes.wait(first.session.sid, first.entry_id, timeout_s=HANG_S)
+    async with opened(stack) as door:
+        cockpit = Cockpit(door, own_token(stack))
+        async with cockpit.stream(f"/sessions/{first.session.sid[:10]}/events") as stream:
+            snapshot = await stream.next()
+            second = await stack.append("long")
+            events = [await stream.next()]
+            while events[-1].name != "outcome":
+                events.append(await stream.next())
+        unknown = await cockpit.ask("GET", "/sessions/0123abcd/events")
+
+    assert (snapshot.name, snapshot.data["terminal"]) == ("snapshot", None)
+    assert [item["text"] for item in snapshot.data["messages"]][:1] == ["hello"]
+    assert {event.name for event in events} == {"live", "outcome"}
+    assert events[0].data["turn"] == second.entry_id
+    assert events[-1].data["runId"] == f"{first.session.sid}-{second.entry_id}"
+    assert events[-1].data["status"] == "done"
+    assert unknown.status == 404
+
+
 @pytest.mark.parametrize("seen", ["0-1", "99999999999999-0", "x", "1", "1-2-3", "-", "(0-0"])
 async def test_a_stream_that_cannot_be_resumed_sends_one_reset(stack: Stack, seen: str) -> None:
     session = await terminal(stack)

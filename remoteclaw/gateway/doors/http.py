@@ -24,7 +24,7 @@ from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, aut
 from remoteclaw.gateway.metrics import exposition
 from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
 from remoteclaw.tools.base import Id, Params
-from remoteclaw.tools.catalog import TOOLS
+from remoteclaw.tools.catalog import METHODS, TOOLS
 
 #: How long Redis may take to answer before this gateway reports that it is not ready, in seconds.
 READY_S = 1.0
@@ -74,9 +74,10 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
 
 
 class _Call(Params):
-    """The body of a call of a tool over HTTP."""
+    """The body of a call over HTTP."""
 
     tool: Id
+    """The name of a tool or, for operators, of a method."""
     args: dict[str, Any] = Field(default_factory=dict)
     session_key: Id | None = None
 
@@ -88,11 +89,11 @@ class _HttpDoor:
         self._gateway = gateway
 
     async def invoke(self, request: Request) -> Response:
-        """Answer a call of a tool."""
+        """Answer a call of a tool or a method."""
         principal = await authenticate(self._gateway, request.scope)
         call = await parsed(request, _Call)
-        if call.tool not in TOOLS:
-            raise CallRefused("NOT_FOUND", f"There is no tool {call.tool[:100]!r}.")
+        if call.tool not in TOOLS and call.tool not in METHODS:
+            raise CallRefused("NOT_FOUND", f"There is no tool or method {call.tool[:100]!r}.")
         result, _ = await self._gateway.call(
             principal,
             call.tool,

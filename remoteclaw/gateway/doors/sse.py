@@ -36,7 +36,7 @@ SEND_TIMEOUT_S = 20.0
 RETRY_S = 1.0
 #: The minimum pause between two reads of all sessions' states, in seconds.
 LIST_PAUSE_S = 0.5
-#: The maximum number of events that are read at once, and of requests to people that are queued.
+#: The maximum number of events that are read at once, and of unstored events that are queued.
 BATCH = 100
 #: The maximum number of messages in a snapshot.
 MAX_MESSAGES = 50
@@ -85,26 +85,30 @@ class EventStreams:
 
         It begins after the event that the client received last, or else with a snapshot.
         """
-        record = await self._call(operator, "terminals.get", {"sid": sid})
+        if terminal := await self._terminal(operator, sid):
+            sid, session_key = terminal["sid"], terminal["sessionKey"]
+        else:
+            session = await self._call(operator, "sessions.show", {"sessionKey": sid})
+            sid, session_key = session["id"], session["key"]
         after, is_checked = _last_event_id(request), False
 
         async def events(inbox: "StreamInbox") -> AsyncIterator[bytes]:
             nonlocal after, is_checked
             terminals = self._gateway.fleet.terminals
-            if not (is_checked or after is None or await self._is_available(record["sid"], after)):
+            if not (is_checked or after is None or await self._is_available(sid, after)):
                 yield _event("reset", {})
                 after = None
             is_checked = True
             if after is None:
-                newest = (await terminals.event_range(record["sid"]))[1] or "0-0"
-                snapshot = await self._snapshot(operator, record["sid"])
+                newest = (await terminals.event_range(sid))[1] or "0-0"
+                snapshot = await self._snapshot(operator, sid)
                 after = newest
                 yield _event("snapshot", snapshot, newest)
             while True:
                 inbox.changed.clear()
                 while inbox.events:
                     yield _event(*inbox.events.popleft())
-                new = await terminals.events(record["sid"], after, count=BATCH)
+                new = await terminals.events(sid, after, count=BATCH)
                 if new:
                     after = new[-1].id
                     yield b"".join(
@@ -114,7 +118,7 @@ class EventStreams:
                 else:
                     yield await inbox.wait()
 
-        return self._stream(operator, record["sid"], events, session_key=record["sessionKey"])
+        return self._stream(operator, sid, events, session_key=session_key)
 
     async def _is_available(self, sid: str, event_id: str) -> bool:
         """Whether all events after `event_id` are still kept."""
@@ -124,10 +128,19 @@ class EventStreams:
         return _position(first) <= _position(event_id) <= _position(last)
 
     async def _snapshot(self, operator: Operator, sid: str) -> dict[str, Any]:
-        record = await self._call(operator, "terminals.get", {"sid": sid})
+        terminal = await self._terminal(operator, sid)
         history = {"sessionKey": sid, "limit": MAX_MESSAGES}
         page = await self._call(operator, "sessions.history", history)
-        return {"terminal": record, "messages": page["items"][-MAX_MESSAGES:]}
+        return {"terminal": terminal, "messages": page["items"][-MAX_MESSAGES:]}
+
+    async def _terminal(self, operator: Operator, sid: str) -> dict[str, Any] | None:
+        """Return a session's terminal; None if it has had none recently, or does not exist."""
+        try:
+            return await self._call(operator, "terminals.get", {"sid": sid})
+        except CallRefused as refused:
+            if refused.code != "NOT_FOUND":
+                raise
+            return None
 
     async def overview(self, _request: Request, operator: Operator, _sid: str) -> Response:
         """Return the stream of the states of all terminals that `operator` may see."""
@@ -235,7 +248,14 @@ class StreamInbox:
     def __init__(self) -> None:
         self.changed = asyncio.Event()
         self.events: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=BATCH)
-        """The names and data of requests to people and bells that were not sent yet."""
+        """The names and data of events that are not stored, and were not sent yet."""
+
+    def add(self, name: str, payload: Mapping[str, Any]) -> None:
+        """Queue an event; live text replaces the one that a slow client has not read."""
+        if name == "live" and self.events and self.events[-1][0] == "live":
+            self.events.pop()
+        self.events.append((name, payload))
+        self.changed.set()
 
     async def wait(self) -> bytes:
         """Wait for a change. Return b"", or a comment to send if nothing changed for a while."""
@@ -247,6 +267,13 @@ class StreamInbox:
 
 
 KEEP_ALIVE = b":\n\n"
+#: The events of a session that its stream has without an id, by their names over WebSockets.
+UNSTORED = {
+    "session.request": "request",
+    "session.live": "live",
+    "session.outcome": "outcome",
+    "terminal.bell": "bell",
+}
 
 
 class _StreamResponse(Response):
@@ -272,18 +299,14 @@ class _StreamResponse(Response):
     def send_event(
         self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
     ) -> None:
-        """Queue a request to people or a bell, or end the stream when the gateway ends.
+        """Queue an event that is not stored, or end the stream when the gateway ends.
 
         Other events are only for WebSockets.
         """
         if event == "shutdown":
             self._ended.set()
-        elif event == "session.request":
-            self.inbox.events.append(("request", payload))
-            self.inbox.changed.set()
-        elif event == "terminal.bell" and self.session_key:
-            self.inbox.events.append(("bell", payload))
-            self.inbox.changed.set()
+        elif self.session_key and (name := UNSTORED.get(event)):
+            self.inbox.add(name, payload)
 
     def end(self, code: int, reason: str) -> None:
         """Start closing the stream."""
