@@ -44,7 +44,8 @@ def _check_name(context: click.Context, parameter: click.Parameter, name: str | 
 async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int) -> None:
     """Print a link to the page that logs a browser in, once.
 
-    The link is valid for ten minutes.
+    The link is valid for ten minutes. With `[gateway] hosts`, the same link with the first of these
+    names is for a browser on another device.
     """
     from remoteclaw.channels.web.settings import own_name
 
@@ -53,7 +54,11 @@ async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int)
     if address is None:
         raise NotFound("No gateway runs here: start RemoteClaw with `remoteclaw up`.")
     name = name or own_name(config)
-    echo(await page_link(fleet, address, name, scope=scope, days=days))
+    link = await page_link(fleet, address, name, scope=scope, days=days)
+    echo(link)
+    if config.gateway.hosts:
+        there = link.replace(address, f"https://{config.gateway.hosts[0]}", 1)
+        echo(f"On another device: {there}", err=True)
 
 
 async def page_link(
