@@ -42,6 +42,8 @@ NOT_RUN = {
     "remoteclaw attach": "it needs a terminal: tests/attach does",
     "channel add telegram": "it needs a terminal: the tutorial's test does",
     "claude mcp add": "it is another program's: tests/contracts/test_tools.py uses the connector",
+    "ask.py": "tests/test_examples.py does",
+    "cockpit.py": "tests/test_examples.py does",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",
