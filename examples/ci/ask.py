@@ -18,8 +18,8 @@ import uuid
 
 #: The longest wait of one request, in seconds; proxies close a silent connection after a minute.
 WAIT_S = 50
-#: The pause before another try, in seconds.
-PAUSE_S = 1
+#: The pause before another try, in seconds: each try counts as a message of this sender.
+PAUSE_S = 2
 
 
 def post(url: str, token: str, message: dict[str, str], wait_s: int) -> dict[str, object]:

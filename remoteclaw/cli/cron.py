@@ -237,8 +237,8 @@ def _id_of(job: str) -> str:
 def _print_upcoming(changed: Mapping[str, Any]) -> None:
     """Print what a job's schedule means, and when the job is due next."""
     job = changed["job"]
-    times = [f"{datetime.fromisoformat(each):%a %Y-%m-%d %H:%M}" for each in changed["upcoming"]]
-    due = f"next {', '.join(times)}" if times else "paused" if not job["enabled"] else "due now"
+    times = map(_time, changed["upcoming"])
+    due = f"next {', '.join(times)}" if changed["upcoming"] else _next(job)
     echo(f"{_schedule_text(job)}: {due}", err=True)
 
 
@@ -250,9 +250,14 @@ def _run_row(run: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _next(job: Mapping[str, Any]) -> str:
-    if job["nextRunMs"]:
-        return format_time(job["nextRunMs"])
+    """Return when a job is due next, in the zone of its schedule."""
+    if job["nextRun"]:
+        return _time(job["nextRun"])
     return "never" if job["enabled"] else "off"
+
+
+def _time(iso_text: str) -> str:
+    return f"{datetime.fromisoformat(iso_text):%a %Y-%m-%d %H:%M}"
 
 
 def _last(job: Mapping[str, Any]) -> str:

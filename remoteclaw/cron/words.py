@@ -35,8 +35,6 @@ NO_DATE = "“{text}” is no day of the calendar."
 _QUOTES = "\"'“”„‘’«»"
 #: The longest form, with lists of weekdays or of days of the month, is shorter.
 MAX_CHARS = 200
-#: At most this many words of a message are tried as a schedule.
-_MAX_WORDS = 40
 
 #: The lengths of units in seconds, the longest first.
 _UNITS = {"week": 604_800, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
@@ -152,7 +150,7 @@ def split_schedule(text: str, now_ms: int, zone: str) -> tuple[str, str]:
         read_schedule(quoted[1], now_ms, zone)
         return " ".join(quoted[1].split()), _message(quoted[2])
     line = re.split(r"\n|:\s", text, maxsplit=1)[0]
-    ends = [match.end() for match in re.finditer(r"\S+", line)][:_MAX_WORDS]
+    ends = [end for match in re.finditer(r"\S+", line) if (end := match.end()) <= MAX_CHARS]
     if re.match(rf"{_FIELD} {_FIELD} ", line):
         ends = ends[4:5] or ends[-1:]
     for end in reversed(ends):
@@ -330,11 +328,15 @@ def _weekday_field(days: Set[int]) -> str:
 
 
 def in_words(schedule: Schedule) -> str:
-    """Return a schedule as words, without its zone; an expression without words is unchanged."""
+    """Return a valid schedule as words, without its zone; an expression may have none.
+
+    Then it is returned unchanged.
+    """
     if schedule.at is not None:
         moment = datetime.fromisoformat(schedule.at)
         if moment.tzinfo is not None:
-            moment = moment.astimezone(schedule_zone(schedule.tz))
+            # The host on which the job was added may know more time zones than this one.
+            moment = moment.astimezone(named_zone(schedule.tz) or UTC)
         return f"on {moment.day} {month_name[moment.month]} {moment.year} at {moment:%H:%M}"
     if schedule.every_s is not None:
         return f"every {_amount(schedule.every_s)}"

@@ -91,6 +91,12 @@ def test_what_recurs_is_an_expression_and_has_words(text: str, expression: str, 
     assert in_words(schedule) == words
 
 
+def test_a_time_in_a_zone_that_this_host_does_not_know_has_words() -> None:
+    schedule = Schedule(at="2026-11-27T10:15:30+01:00", tz="Mars/Olympus")
+
+    assert in_words(schedule) == "on 27 November 2026 at 09:15"
+
+
 @for_each(
     ("text", "seconds", "words"),
     [
@@ -212,6 +218,7 @@ def test_a_refusal_names_the_part_that_is_wrong() -> None:
         ("0 9 * * MON-FRI 5 people", "0 9 * * MON-FRI", "5 people"),
         ("2027-01-31 09:00 Renew it.", "2027-01-31 09:00", "Renew it."),
         ("every day at 9", "every day at 9", ""),
+        (f"every day at 9 {'word ' * 99}end", "every day at 9", f"{'word ' * 99}end"),
     ],
 )
 def test_a_message_follows_its_schedule(text: str, words: str, message: str) -> None:

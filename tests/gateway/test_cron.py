@@ -222,6 +222,23 @@ async def test_words_have_one_zone_that_the_job_keeps_and_shows(
     assert job.upcoming[0] == job.job.next_run
 
 
+async def test_a_preview_of_what_is_no_schedule_is_refused(stack: Stack) -> None:
+    schedules: list[tuple[dict[str, Any], str]] = [
+        ({"words": "sometimes"}, "“sometimes” is no schedule: write for example “every weekday"),
+        ({"cron": "0 9 1 13 *"}, "cron '0 9 1 13 *' has no valid month."),
+        ({"cron": "² 9 * * *"}, "cron '² 9 * * *' has no valid minute."),
+        ({"cron": "0 9 * * 5-3"}, "cron '0 9 * * 5-3' has no valid day of the week."),
+        ({"at": "soon"}, "at 'soon' is no time: write ISO 8601"),
+        ({"words": "every day at 9", "tz": "Nowhere"}, "There is no time zone 'Nowhere'"),
+        ({"words": "every day at 9", "every": 60}, "cron.preview: schedule needs exactly one of"),
+    ]
+
+    for schedule, why in schedules:
+        with pytest.raises(CallRefused, match=re.escape(why)) as refusal:
+            await preview(stack, schedule=schedule)
+        assert refusal.value.code == "INVALID_REQUEST"
+
+
 async def preview(stack: Stack, **params: Any) -> Any:
     result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(ADMIN, "cron.preview", params)
     return result

@@ -151,12 +151,12 @@ async def _preview(call: Call, params: contract.PreviewParams) -> contract.Sched
     default_zone = _zone_of_agent(call, call.config.agent(session.agent if session else None)[0])
     now_ms = await call.fleet.scripts.now_ms()
     schedule = schedule_of(params.schedule, now_ms, default_zone)
-    zone = schedule.tz or default_zone
+    zone, upcoming = schedule.tz or default_zone, schedule.upcoming(now_ms, SHOWN_TIMES)
     return contract.SchedulePreview(
         words=in_words(schedule),
         zone=zone,
         schedule=_schedule_result(schedule),
-        upcoming=_iso_times(schedule.upcoming(now_ms, SHOWN_TIMES), zone),
+        upcoming=_iso_times(upcoming, zone),
     )
 
 
