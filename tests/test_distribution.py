@@ -17,6 +17,8 @@ from tests.support.agents import ROOT
 from tests.support.empty_root import in_empty_root
 from tests.support.waiting import HANG_S
 
+#: Variables that package managers may need on this machine.
+KEPT = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
 #: Starts RemoteClaw, sends a message, prints the answer, and ends RemoteClaw.
 SESSION = """
 set -e
@@ -140,3 +142,30 @@ def test_what_the_sdist_installs_starts_and_answers_where_nothing_else_is(
     for proposed in commands:
         subprocess.run(shlex.split(proposed), check=True, capture_output=True)
     assert "not installed" not in doctor(venv, directory)
+
+
+@pytest.mark.thorough
+def test_each_way_to_install_in_the_readme_works(directory: Path) -> None:
+    tools = directory / "tools"
+    subprocess.run([sys.executable, "-m", "venv", tools], check=True)
+    subprocess.run([tools / "bin/pip", "install", "-q", "pipx", "uv"], check=True)
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^(?:pipx|uv|python3) .*'\.\[terminals\]'$", readme, re.MULTILINE)
+    commands += re.findall(r"`(uvx .*) up`", readme)
+    assert len(commands) == 4
+
+    for number, command in enumerate(commands):
+        home = directory / f"home-{number}"
+        home.mkdir()
+        path = f"{home}/.local/bin:{home}/remoteclaw/bin:{tools}/bin:/usr/bin:/bin"
+        kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+        env = {**kept, "HOME": str(home), "PATH": path}
+        steps = [command, "remoteclaw doctor"]
+        if command.startswith("uvx"):  # it installs nothing
+            steps = [f"{command} doctor"]
+        for step in steps:
+            found = subprocess.run(
+                step, shell=True, cwd=ROOT, env=env, check=False, capture_output=True, text=True
+            )
+            assert found.returncode == 0, f"{step}: {found.stdout}{found.stderr}"
+        assert re.search("ok  terminals +can be opened", found.stdout), f"{command}: {found}"

@@ -44,6 +44,8 @@ NOT_RUN = {
     "claude mcp add": "it is another program's: tests/contracts/test_tools.py uses the connector",
     "ask.py": "tests/test_examples.py does",
     "cockpit.py": "tests/test_examples.py does",
+    ".[terminals]": "tests/test_distribution.py does",
+    "kill -9": "tests/up/test_up.py kills a worker during an answer",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",

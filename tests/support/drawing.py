@@ -4,12 +4,13 @@ import html
 import re
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import tomlkit
+from pyte.screens import Char
 
 from remoteclaw.config.home import Home
 from tests.support.bridges import claude_script
@@ -61,23 +62,30 @@ def screen_picture(screen: Terminal, first: str, last: str) -> str:
     texts = ["".join(cell.data for cell in row) for row in rows]
     start = next(number for number, text in enumerate(texts) if first in text)
     end = max(number for number, text in enumerate(texts) if last in text)
-    drawn = []
-    for number, row in enumerate(rows[start : end + 1]):
-        y = MARGIN + number * HEIGHT + 14
-        for look, cells in groupby(enumerate(row), key=lambda cell: (cell[1].fg, cell[1].bold)):
-            part = [*cells]
-            while part and not part[-1][1].data.strip():
-                part.pop()
-            if text := _still("".join(cell.data for _, cell in part)):
-                weight = ' font-weight="bold"' if look[1] else ""
-                fill = COLOURS[look[0].removeprefix("bright")]
-                x = MARGIN + part[0][0] * WIDTH
-                drawn.append(
-                    f'<text x="{x:.1f}" y="{y}" fill="{fill}"{weight} '
-                    f'textLength="{len(part) * WIDTH:.1f}">{html.escape(text)}</text>'
-                )
+    drawn = [
+        text
+        for number, row in enumerate(rows[start : end + 1])
+        for text in row_texts(row, MARGIN, MARGIN + number * HEIGHT + 14, _still)
+    ]
     width = 2 * MARGIN + screen.columns * WIDTH
-    return _picture(width, 2 * MARGIN + (end - start + 1) * HEIGHT, "#1b1e24", drawn)
+    return picture(width, 2 * MARGIN + (end - start + 1) * HEIGHT, "#1b1e24", drawn)
+
+
+def row_texts(
+    row: Sequence[Char], left: float, y: float, still: Callable[[str], str]
+) -> Iterator[str]:
+    """Yield the elements of a row of a screen; `still` replaces what differs between runs."""
+    for look, cells in groupby(enumerate(row), key=lambda cell: (cell[1].fg, cell[1].bold)):
+        part = [*cells]
+        while part and not part[-1][1].data.strip():
+            part.pop()
+        if text := still("".join(cell.data for _, cell in part)):
+            weight = ' font-weight="bold"' if look[1] else ""
+            fill = COLOURS[look[0].removeprefix("bright")]
+            yield (
+                f'<text x="{left + part[0][0] * WIDTH:.1f}" y="{y}" fill="{fill}"{weight} '
+                f'textLength="{len(part) * WIDTH:.1f}">{html.escape(text)}</text>'
+            )
 
 
 def message_picture(message: Mapping[str, Any]) -> str:
@@ -115,7 +123,7 @@ def message_picture(message: Mapping[str, Any]) -> str:
                 f"{html.escape(button['text'])}</text>",
             ]
         y += 34
-    return _picture(width, y - 4, "#182533", drawn)
+    return picture(width, y - 4, "#182533", drawn)
 
 
 def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
@@ -134,11 +142,12 @@ def _still(text: str) -> str:
     return MOVING.sub(STILL, ID.sub(SHOWN_ID, WORK.sub(SHOWN_WORK, text)))
 
 
-def _picture(width: float, height: float, fill: str, drawn: list[str]) -> str:
+def picture(width: float, height: float, fill: str, drawn: Sequence[str]) -> str:
+    """Return an SVG picture of elements, on a ground of the colour `fill`."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
         f'width="{width:.0f}">\n<rect width="100%" height="100%" rx="8" fill="{fill}"/>\n'
-        '<g xml:space="preserve" font-size="14" '
+        '<style>text{white-space:pre}</style>\n<g font-size="14" '
         "font-family=\"Menlo, Consolas, 'DejaVu Sans Mono', monospace\">\n"
         + "\n".join(drawn)
         + "\n</g>\n</svg>\n"
