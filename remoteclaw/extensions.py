@@ -103,8 +103,9 @@ def _unmet(entry: EntryPoint) -> str:
             requirement = Requirement(line)
         except InvalidRequirement:  # pip reports it
             continue
-        if requirement.name.lower() == "remoteclaw" and not requirement.specifier.contains(
-            __version__, prereleases=True
-        ):
+        if requirement.name.lower() != "remoteclaw":
+            continue
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if applies and not requirement.specifier.contains(__version__, prereleases=True):
             return f"remoteclaw{requirement.specifier}"
     return ""

@@ -239,13 +239,13 @@ def adapter_class(provider: str, channel: Channel) -> Callable[[AccountConfig], 
         if channel.extra and isinstance(error, ModuleNotFoundError):
             raise LibraryMissing(
                 f"The library of {provider} is not installed ({error.name}): `remoteclaw channel "
-                f"add {provider}` installs it, or `{shlex.join(install_command(provider))}`."
+                f"add {provider}` installs it, or `{shlex.join(library_command(provider))}`."
             ) from None
         about = f"The adapter of the channel {provider!r}"
         raise ConfigError(f"{about} {cant_load(channel.adapter, error)}") from None
 
 
-def install_command(provider: str) -> list[str]:
+def library_command(provider: str) -> list[str]:
     """Return the command that installs the library of a channel, pinned by hashes."""
     channel = channel_of(provider)
     assert channel is not None, "only called for channels with a library"

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from remoteclaw.channels.process import LibraryMissing, create_adapter, install_command
+from remoteclaw.channels.process import LibraryMissing, create_adapter, library_command
 from remoteclaw.cli.output import echo
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
@@ -144,7 +144,7 @@ class Onboarding:
         try:
             return create_adapter(self._channel, settings)
         except LibraryMissing:
-            command = install_command(self._channel)
+            command = library_command(self._channel)
             if not self._may_ask:
                 raise
             echo(f"The library of {self._channel} is missing. This installs it, with its hashes:")

@@ -130,7 +130,8 @@ async def test_packages_that_exclude_each_other_or_this_version_are_named(packag
     register(packages, "old-pack", old, "remoteclaw[push]<0.0.1", "other>9; extra == 'x'")
     register(packages, "proud-pack", f"[remoteclaw.runtimes]\nclaude = {__name__}:Named\n")
     fits = f"[remoteclaw.channels]\nfine = {__name__}:GOOD\n"
-    register(packages, "fine-pack", fits, f"RemoteClaw~={__version__}")
+    other = "remoteclaw>9; python_version < '3'"
+    register(packages, "fine-pack", fits, f"RemoteClaw~={__version__}", other, "no requirement!")
 
     ambiguous = (
         "The channel 'x' of a-pack 1 and b-pack 1 is ambiguous: uninstall one of these packages."
