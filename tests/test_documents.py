@@ -33,6 +33,8 @@ from tests.support.up import address, remoteclaw, running
 #: which configures programs of others.
 LANGUAGES = {"sh", "text", "toml", "json", "python", "yaml"}
 
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+
 #: Lines of a shell that no test runs as they are, by a part of them, and why.
 NOT_RUN = {
     "git clone": "the tutorial's test does",
@@ -196,6 +198,8 @@ def test_the_shell_commands_in_documents_run(home: Home, directory: Path) -> Non
             "127.0.0.1:18789": address(home).partition("//")[2],
         }
         for block in blocks("sh"):
+            if block.page == TUTORIAL:
+                continue  # tests/test_tutorial.py
             lines = [line for _, line in shell_lines(block)]
             script = "\n".join(line for line in lines if not any(map(line.count, NOT_RUN)))
             for name, value in names.items():
