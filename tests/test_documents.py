@@ -48,6 +48,7 @@ NOT_RUN = {
     "cockpit.py": "tests/test_examples.py does",
     ".[terminals]": "tests/test_distribution.py does",
     "kill -9": "tests/up/test_up.py kills a worker during an answer",
+    "bench": "it takes minutes",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",

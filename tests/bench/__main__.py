@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from remoteclaw.config.home import Home
@@ -213,19 +214,25 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
 
 
 def main() -> None:
-    """Print a table, and write JSON with `--json`."""
+    """Print a table, and write JSON with `--json`, as `docs/benchmarks.json` is."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     parser.add_argument("--rounds", type=int, default=30, help="measurements of each kind")
     parser.add_argument("--sessions", type=int, default=10_000, help="0 leaves the load out")
     arguments = parser.parse_args()
+    load = os.getloadavg()[0]
     rows, figures = asyncio.run(run(arguments.rounds, sessions=arguments.sessions))
     sys.stdout.write(table(rows) + "\n\n")
     for figure in figures:
         sys.stdout.write(f"{figure.line()}\n")
     if arguments.json:
         everything = [row.as_json() for row in rows] + [figure.as_json() for figure in figures]
-        arguments.json.write_text(json.dumps(everything, indent=2) + "\n")
+        run_ = {
+            "date": datetime.now(UTC).date().isoformat(),
+            "cores": os.cpu_count(),
+            "load": round(load, 1),
+        }
+        arguments.json.write_text(json.dumps({**run_, "figures": everything}, indent=2) + "\n")
 
 
 main()
