@@ -49,6 +49,7 @@ NOT_RUN = {
     ".[terminals]": "tests/test_distribution.py does",
     "kill -9": "tests/up/test_up.py kills a worker during an answer",
     "bench": "it takes minutes",
+    "k7m2q9xa": "it is the request of an example: tests/cli/test_requests.py does",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",
@@ -198,10 +199,12 @@ def test_the_shell_commands_in_documents_run(home: Home, directory: Path) -> Non
             "8f3a2b1c": sid,
             "127.0.0.1:18789": address(home).partition("//")[2],
         }
-        for block in blocks("sh"):
+        for block in blocks("sh", "text"):
             if block.page == TUTORIAL:
                 continue  # tests/test_tutorial.py
             lines = [line for _, line in shell_lines(block)]
+            if block.kind == "text":
+                lines = [line[2:] for line in lines if line.startswith("$ ")]
             script = "\n".join(line for line in lines if not any(map(line.count, NOT_RUN)))
             for name, value in names.items():
                 script = script.replace(name, value)
