@@ -175,6 +175,12 @@ def test_examples_in_json_python_and_shell_can_be_parsed() -> None:
     check(faults)
 
 
+def test_every_exception_from_running_is_needed() -> None:
+    text = "".join(block.text for block in blocks("sh", "text"))
+
+    assert {part for part in NOT_RUN if part not in text} == set()
+
+
 def test_the_shell_commands_in_documents_run(home: Home, directory: Path) -> None:
     """Each block runs as it is written; only names that a reader puts in are put in here."""
     user, project = Path(os.environ["HOME"]), directory / "project"
