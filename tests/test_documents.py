@@ -37,6 +37,8 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 
 #: Lines of a shell that no test runs as they are, by a part of them, and why.
 NOT_RUN = {
+    "bench": "it takes minutes",
+    "k7m2q9xa": "it is the request of an example: tests/cli/test_requests.py does",
     "git clone": "the tutorial's test does",
     "remoteclaw up": "the tutorial's test does",
     "scripts/start": "the tutorial's test does",
@@ -48,8 +50,6 @@ NOT_RUN = {
     "cockpit.py": "tests/test_examples.py does",
     ".[terminals]": "tests/test_distribution.py does",
     "kill -9": "tests/up/test_up.py kills a worker during an answer",
-    "bench": "it takes minutes",
-    "k7m2q9xa": "it is the request of an example: tests/cli/test_requests.py does",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",
