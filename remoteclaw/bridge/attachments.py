@@ -133,7 +133,7 @@ class TurnFiles:
         shutil.rmtree(self._files_dir / entry_id, ignore_errors=True)
 
     def _place(self, path: Path, content: bytes) -> None:
-        _make_room(self._files_dir, len(content), keep=self._entries)
+        make_room(self._files_dir, len(content), keep=self._entries)
         # Parents are not made: a missing run directory was removed together with its agent.
         for directory in (self._files_dir, path.parent):
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -205,7 +205,7 @@ def left_out_files(entry: Entry) -> list[GivenFile]:
     return [GivenFile(attachment, problem=why) for attachment in entry.message.attachments]
 
 
-def _make_room(directory: Path, needed: int, *, keep: Collection[str]) -> None:
+def make_room(directory: Path, needed: int, *, keep: Collection[str]) -> None:
     """Remove the oldest files, so that a warm agent's directory does not grow without limit.
 
     The files of the entries in `keep` stay.

@@ -7,8 +7,10 @@ from typing import Any
 import click
 
 from remoteclaw.cli.access import call_method
+from remoteclaw.cli.chat import url_option
 from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import (
+    complain,
     echo,
     echo_json,
     echo_text,
@@ -17,6 +19,7 @@ from remoteclaw.cli.output import (
     json_option,
     print_result,
 )
+from remoteclaw.errors import NotFound
 
 HEADERS = ("TERMINAL", "AGENT", "NAME", "STATE", "ACTIVITY", "AGE", "HOST", "WRITER", "TITLE")
 
@@ -84,6 +87,118 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
         echo_json(screen)
     else:
         echo_text(screen["text"].rstrip("\n"))
+
+
+@terminals.command("share")
+@session_argument
+@click.option(
+    "--hours",
+    type=click.FloatRange(0.1, 168),
+    default=2,
+    show_default=True,
+    help="How long the link is valid.",
+)
+@click.option("--list", "is_listing", is_flag=True, help="List the valid links instead.")
+@click.option(
+    "--revoke",
+    "revoked",
+    is_flag=False,
+    flag_value="all",
+    metavar="[LINK]",
+    help="Revoke the link with this id, or all links, instead.",
+)
+@json_option
+def share_terminal(
+    session: str, hours: float, is_listing: bool, revoked: str | None, as_json: bool
+) -> None:
+    """Print a link with which others watch a terminal's screen in a browser.
+
+    They can't type, and see no earlier rows, no chat, no files and no other session. The link ends
+    after --hours, when it is revoked, and with the terminal.
+    """
+    if not (is_listing or revoked):
+        shared = call_method("terminals.share", sid=session, minutes=round(hours * 60))
+        until = format_time(shared["expiresMs"])
+        if as_json:
+            echo_json(shared)
+            return
+        echo(
+            f"Who has this link can watch until {until} or until the terminal ends; "
+            f"`remoteclaw terminals share {session} --revoke {shared['id']}` ends it:",
+            err=True,
+        )
+        echo(shared["url"])
+        return
+    if revoked:
+        links = call_method(
+            "terminals.unshare", sid=session, link=None if revoked == "all" else revoked
+        )
+    else:
+        links = call_method("terminals.links", sid=session)
+    print_result(
+        links,
+        "links",
+        as_json=as_json,
+        headers=("LINK", "BY", "CREATED", "VALID UNTIL"),
+        row=_link_row,
+        empty="No link to this terminal is valid.",
+    )
+
+
+def _link_row(link: Mapping[str, Any]) -> Sequence[object]:
+    return link["id"], link["by"], format_time(link["createdMs"]), format_time(link["expiresMs"])
+
+
+@terminals.command("search")
+@session_argument
+@click.argument("text")
+@json_option
+def search_terminal(session: str, text: str, as_json: bool) -> None:
+    """Print the rows of a terminal that have TEXT, oldest first.
+
+    The screen and all rows above it that are kept are searched. TEXT is no pattern; upper and lower
+    case are equal.
+    """
+    found = call_method("terminals.search", sid=session, text=text)
+    if as_json:
+        echo_json(found)
+        return
+    for row in found["rows"]:
+        echo_text(row["text"])
+    if not found["rows"]:
+        complain("No row has this text.")
+        sys.exit(1)
+
+
+@terminals.command("record")
+@session_argument
+@click.argument("file")
+@url_option
+def record_terminal(session: str, file: str, url: str | None) -> None:
+    """Record what an open terminal shows from now on in FILE, as an asciicast.
+
+    Ctrl-C ends the recording, and so does the end of the terminal. `asciinema play FILE` plays it.
+    It has everything that the screen shows, so look at it before you give it to others.
+    """
+    import asyncio
+
+    from remoteclaw.attach.recording import record
+    from remoteclaw.cli.over_gateway import gateway_at
+    from remoteclaw.config.home import Home
+
+    address, token = gateway_at(url, Home.default(), scope="read")
+
+    def on_begin(name: str) -> None:
+        complain(f"Recording {name} in {file}: Ctrl-C ends it.")
+
+    try:
+        complain(asyncio.run(record(address, token, session, file, on_begin=on_begin)))
+    except KeyboardInterrupt:
+        complain(f"The recording is in {file}.")
+    except FileExistsError:
+        raise click.UsageError(f"{file} exists already: name a new file.") from None
+    except OSError as error:
+        raise NotFound(f"{file} can't be written: {error.strerror}.") from None
 
 
 @terminals.command("park")

@@ -28,6 +28,7 @@ from remoteclaw.fleet.sessions.sessions import Sessions
 from remoteclaw.fleet.sessions.task_tree import TaskTrees
 from remoteclaw.fleet.sessions.usage import UsageLedger
 from remoteclaw.fleet.terminals.audit import Audit
+from remoteclaw.fleet.terminals.guest_links import GuestLinks
 from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.tokens import Logins, Tokens
 from remoteclaw.fleet.turns.calls import ToolCalls
@@ -64,6 +65,7 @@ class Fleet:
     dead_letters: DeadLetters
     calls: ToolCalls
     gateways: Gateways
+    guest_links: GuestLinks
     history: History
     identities: Identities
     memories: Memories
@@ -119,6 +121,7 @@ class Fleet:
             dead_letters=DeadLetters(scripts, waker),
             calls=calls,
             gateways=Gateways(scripts),
+            guest_links=GuestLinks(scripts),
             history=History(scripts),
             identities=Identities(scripts),
             memories=memories,

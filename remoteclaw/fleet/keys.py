@@ -69,6 +69,9 @@ CRON_UPDATES = "rc:cron-updates"
 WORKER_RELEASE = "rc:worker-release"
 #: Hash: the operators' tokens for the gateway by id, as JSON; secrets are stored as digests only.
 TOKENS = "rc:tokens"
+#: Hash: the links with which guests watch a terminal, by id, as JSON; their secrets are stored as
+#: digests only. Links that have expired are removed when the next one is made.
+GUEST_LINKS = "rc:guest-links"
 #: Stream: the audit log of terminals, as JSON; about the latest 10,000 entries.
 AUDIT = "rc:audit"
 #: Sorted set: the ids of revoked JSON Web Tokens, scored by when every token with that id has

@@ -15,7 +15,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth.authenticator import Authenticator
-from remoteclaw.gateway.auth.principals import Principal
+from remoteclaw.gateway.auth.principals import Guest, Principal
 from remoteclaw.gateway.auth.token_file import token_files
 from remoteclaw.gateway.call import GatewayParts, Handler, Subscriber
 from remoteclaw.gateway.chats import Chats
@@ -46,8 +46,8 @@ class GatewayClient(EventReceiver, Protocol):
     """A connection that lives longer than one call."""
 
     @property
-    def principal(self) -> Principal | None:
-        """The client's principal; None until it has authenticated."""
+    def principal(self) -> Principal | Guest | None:
+        """The client's principal, or the guest; None until it has authenticated."""
 
     def end(self, code: int, reason: str) -> None:
         """Start closing the connection."""
@@ -88,9 +88,9 @@ class Gateway:
             ),
         )
         self.authenticator = Authenticator(
-            fleet.tokens, self.dispatcher, token_files(home.path), config
+            fleet.tokens, fleet.guest_links, self.dispatcher, token_files(home.path), config
         )
-        self._auditor = Auditor(fleet.audit)
+        self.auditor = Auditor(fleet.audit)
         self.clients: set[GatewayClient] = set()
         self._has_no_clients = asyncio.Event()
         self._has_no_clients.set()
@@ -129,7 +129,7 @@ class Gateway:
             raise
         finally:
             self.metrics.count_call(name, outcome)
-            await self._auditor.note(principal, name, params, outcome, result, address)
+            await self.auditor.note(principal, name, params, outcome, result, address)
 
     async def run(self) -> None:
         """Run the gateway's background tasks, until cancelled."""
@@ -175,7 +175,7 @@ class Gateway:
         """Close the connections whose token is no longer valid or grants other rights."""
         while True:
             await asyncio.sleep(TOKEN_CHECK_S)
-            valid: dict[Principal, bool] = {}
+            valid: dict[Principal | Guest, bool] = {}
             for client in list(self.clients):
                 principal = client.principal
                 if principal is None:
@@ -185,7 +185,7 @@ class Gateway:
                 if not valid[principal]:
                     client.end(1008, "This token is not valid any more.")
 
-    async def _is_valid(self, principal: Principal) -> bool:
+    async def _is_valid(self, principal: Principal | Guest) -> bool:
         try:
             return await self.authenticator.is_valid(principal)
         except (RedisUnavailable, RedisRefused):

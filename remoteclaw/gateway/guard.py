@@ -164,6 +164,15 @@ def address_of(scope: Scope) -> str:
 
 async def authenticate(gateway: Gateway, scope: Scope) -> Principal:
     """Return the principal of a request. Raises `CallRefused` if its token is not valid."""
+    principal = await gateway.authenticator.principal(bearer_token(gateway, scope))
+    if principal is None:
+        gateway.metrics.auth_failures += 1
+        raise CallRefused("UNAUTHORIZED", "This token is not valid.")
+    return principal
+
+
+def bearer_token(gateway: Gateway, scope: Scope) -> str:
+    """Return the token in a request's header `Authorization`. Raises `CallRefused`."""
     values = Headers(scope=scope).getlist("authorization")
     scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -171,11 +180,7 @@ async def authenticate(gateway: Gateway, scope: Scope) -> Principal:
         raise CallRefused(
             "UNAUTHORIZED", "A request needs the header `Authorization: Bearer TOKEN`."
         )
-    principal = await gateway.authenticator.principal(token)
-    if principal is None:
-        gateway.metrics.auth_failures += 1
-        raise CallRefused("UNAUTHORIZED", "This token is not valid.")
-    return principal
+    return token
 
 
 class Bearer:

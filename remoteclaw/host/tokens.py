@@ -1,4 +1,4 @@
-"""Tokens of agents and operators: their creation, parsing, digests and comparison."""
+"""Tokens of agents, operators and guests: their creation, parsing, digests and comparison."""
 
 import hashlib
 import hmac
@@ -6,9 +6,10 @@ import re
 import secrets
 
 #: The prefixes of tokens. The owner's id follows the prefix, and the secret follows the id.
-AGENT_PREFIX, OPERATOR_PREFIX = "rca_", "rct_"
+AGENT_PREFIX, OPERATOR_PREFIX, GUEST_PREFIX = "rca_", "rct_", "rcg_"
 _AGENT_TOKEN = re.compile(rf"{AGENT_PREFIX}([0-9a-f]{{32}})_[0-9a-f]{{64}}")
 _OPERATOR_TOKEN = re.compile(rf"{OPERATOR_PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}")
+_GUEST_TOKEN = re.compile(rf"{GUEST_PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}")
 
 
 def new_agent_token(sid: str) -> str:
@@ -31,6 +32,18 @@ def new_operator_token() -> tuple[str, str]:
 def token_id_of(token: str) -> str | None:
     """Return the id in an operator's token; None if it is no operator's token."""
     match = _OPERATOR_TOKEN.fullmatch(token)
+    return match[1] if match else None
+
+
+def new_guest_token() -> tuple[str, str]:
+    """Return the id of a new link to a terminal, and its token, which contains the id."""
+    link_id = secrets.token_hex(6)
+    return link_id, f"{GUEST_PREFIX}{link_id}_{secrets.token_hex(32)}"
+
+
+def link_id_of(token: str) -> str | None:
+    """Return the id in a guest's token; None if it is no guest's token."""
+    match = _GUEST_TOKEN.fullmatch(token)
     return match[1] if match else None
 
 

@@ -43,7 +43,7 @@ class CreatedToken(Result):
 
 class RevokeTokenParams(Params):
     token: Id | None = None
-    """The id or the name of a token."""
+    """The id or the name of a token, or the id of a link to a terminal."""
     jti: Id | None = None
     """Or the id of a JSON Web Token of another application."""
     jwt_user: Annotated[str, Field(pattern="^[^/]+/.+$", max_length=512)] | None = None
@@ -98,7 +98,7 @@ class AuditFacts(Result):
     who: str
     """The name of the caller's token, or the agent."""
     did: str
-    """`open`, `watch`, `take`, `park`, `end`, or a refused `type`."""
+    """`open`, `watch`, `take`, `share`, `unshare`, `park`, `end`, or a refused `type`."""
     session: str
     """The session's id; in a refusal, the name that the caller gave."""
     outcome: str

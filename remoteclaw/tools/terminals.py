@@ -4,11 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from remoteclaw.messages import TerminalState
-from remoteclaw.tools.base import Id, Limit, Method, Params, Result
+from remoteclaw.messages import MAX_ATTACHMENTS, TerminalState
+from remoteclaw.tools.base import Id, Limit, Method, Params, Result, SentFile
 
 #: The minimum and the maximum number of a terminal's columns, and of its rows.
 COLUMNS, ROWS = (20, 500), (5, 200)
+
+#: The longest validity of a link, in minutes: a week.
+MAX_SHARE_MINUTES = 7 * 24 * 60
 
 Columns = Annotated[int, Field(ge=COLUMNS[0], le=COLUMNS[1])]
 Rows = Annotated[int, Field(ge=ROWS[0], le=ROWS[1])]
@@ -138,6 +141,46 @@ class HistoryRows(Result):
     """The rows, each as a list of styled runs, as in a frame."""
 
 
+class TerminalSearchParams(Params):
+    sid: Sid
+    text: Annotated[str, Field(min_length=1, max_length=200)]
+    """The text, which is no pattern; upper and lower case are equal."""
+
+
+class FoundRow(Result):
+    row: int
+    """The number of the row: 0 is the oldest row of the scrollback, and the rows of the screen
+    follow its last one."""
+    count: int
+    """How often the row has the text."""
+    text: str
+    """The text of the row."""
+
+
+class TerminalSearchResult(Result):
+    sid: str
+    rows: tuple[FoundRow, ...]
+    """The rows that have the text, oldest first: the newest 500."""
+    total: int
+    """How often these rows have the text."""
+    more: bool
+    """Whether older rows have the text, too."""
+    scrollback: int
+    """The number of rows in the scrollback."""
+
+
+class DropParams(Params):
+    sid: Sid
+    files: Annotated[list[SentFile], Field(min_length=1, max_length=MAX_ATTACHMENTS)]
+    """The files, which were uploaded to the terminal's session."""
+
+
+class Dropped(Result):
+    sid: str
+    paths: tuple[str, ...]
+    """Where the files are now, on the terminal's host."""
+
+
 class TypeParams(Params):
     sid: Sid
     keys: Annotated[list[str], Field(min_length=1, max_length=256)]
@@ -179,6 +222,43 @@ class ParkParams(Params):
     sid: Sid
     force: bool = False
     """Whether to end the program even if it is busy or its activity is unknown."""
+
+
+class ShareParams(Params):
+    sid: Sid
+    minutes: Annotated[int, Field(ge=1, le=MAX_SHARE_MINUTES)] = 120
+    """How long the link is valid."""
+
+
+class GuestLink(Result):
+    """A link with which guests watch a terminal."""
+
+    id: str
+    by: str
+    """The name of the user who shares the terminal."""
+    created_ms: int
+    expires_ms: int
+    """The end of its validity, in milliseconds since 1970; it also ends with the terminal, and with
+    the token of the user who made it."""
+
+
+class SharedTerminal(GuestLink):
+    token: str
+    """The guests' token, which can't be read again."""
+    url: str
+    """The link: it opens the page on which guests see the screen. The token is behind its `#`,
+    which no browser sends to a server."""
+
+
+class UnshareParams(Params):
+    sid: Sid
+    link: Id | None = None
+    """The id of a link; all links of the terminal without it."""
+
+
+class GuestLinks(Result):
+    links: tuple[GuestLink, ...]
+    """The valid links of the terminal, oldest first."""
 
 
 METHODS = (
@@ -237,6 +317,23 @@ METHODS = (
         scope="read",
     ),
     Method(
+        name="terminals.search",
+        description="Search a text in a terminal: in its screen and in all rows above it that are "
+        "kept.",
+        params=TerminalSearchParams,
+        result=TerminalSearchResult,
+        scope="read",
+    ),
+    Method(
+        name="terminals.drop",
+        description="Store uploaded files where the agent can read them, and type their paths. The "
+        "caller has to have the keyboard.",
+        params=DropParams,
+        result=Dropped,
+        scope="terminal",
+        effect="session",
+    ),
+    Method(
         name="terminals.type",
         description="Press keys, type, send bytes and paste in a terminal, or submit a text to its "
         "idle program.",
@@ -261,6 +358,32 @@ METHODS = (
         result=Terminal,
         scope="terminal",
         effect="session",
+    ),
+    Method(
+        name="terminals.share",
+        description="Make a link with which others watch this terminal's screen for a while, in a "
+        "browser and without a token of their own. They see nothing else and send nothing.",
+        params=ShareParams,
+        result=SharedTerminal,
+        scope="terminal",
+        effect="session",
+    ),
+    Method(
+        name="terminals.links",
+        description="List the valid links of a terminal, without their tokens.",
+        params=TerminalParams,
+        result=GuestLinks,
+        scope="terminal",
+    ),
+    Method(
+        name="terminals.unshare",
+        description="Revoke a link of a terminal, or all of them; who watches by it is "
+        "disconnected. Return the links that are left.",
+        params=UnshareParams,
+        result=GuestLinks,
+        scope="terminal",
+        effect="session",
+        destroys=True,
     ),
     Method(
         name="terminals.park",

@@ -288,25 +288,45 @@ def vt_of(terminal: Any) -> bytes:
 
     They have the scrollback, the screen, the cursor and the modes.
     """
-    ffi, lib = library()
-    options, formatter = new("GhosttyFormatterTerminalOptions"), new("GhosttyFormatter")
-    options.size = ffi.sizeof(type_of("GhosttyFormatterTerminalOptions"))
-    options.emit = lib.GHOSTTY_FORMATTER_FORMAT_VT
+    ffi, _ = library()
+    options = _formatter_options("VT")
     options.extra.size = ffi.sizeof(type_of("GhosttyFormatterTerminalExtra"))
     options.extra.modes = options.extra.scrolling_region = options.extra.keyboard = True
     screen = options.extra.screen
     screen.size = ffi.sizeof(type_of("GhosttyFormatterScreenExtra"))
     screen.cursor = screen.style = screen.hyperlink = screen.charsets = True
     screen.kitty_keyboard = True
+    return _formatted(terminal, options)
+
+
+def text_of(terminal: Any) -> str:
+    """Return the text of the scrollback and the screen, with one line for each row.
+
+    It also has text that the program conceals, and no empty rows at the end.
+    """
+    return _formatted(terminal, _formatter_options("PLAIN")).decode(errors="replace")
+
+
+def _formatter_options(form: str) -> Any:
+    ffi, lib = library()
+    options = new("GhosttyFormatterTerminalOptions")
+    options.size = ffi.sizeof(type_of("GhosttyFormatterTerminalOptions"))
+    options.emit = getattr(lib, f"GHOSTTY_FORMATTER_FORMAT_{form}")
+    return options
+
+
+def _formatted(terminal: Any, options: Any) -> bytes:
+    ffi, lib = library()
+    formatter = new("GhosttyFormatter")
     check(lib.ghostty_formatter_terminal_new(ffi.NULL, formatter, terminal, options[0]))
     data, size = new("uint8_t*"), new("size_t")
     try:
         check(lib.ghostty_formatter_format_alloc(formatter[0], ffi.NULL, data, size))
-        vt: bytes = ffi.buffer(data[0], size[0])[:]
+        formatted: bytes = ffi.buffer(data[0], size[0])[:]
         lib.ghostty_free(ffi.NULL, data[0], size[0])
     finally:
         lib.ghostty_formatter_free(formatter[0])
-    return vt
+    return formatted
 
 
 def decode_terminal(raw: bytes) -> Any:

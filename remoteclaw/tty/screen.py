@@ -150,11 +150,34 @@ class Screen:
         total = self._get("SCROLLBACK_ROWS", "size_t")
         start = max(0, min(start, total))
         self._styles.clear()
-        rows = []
-        for row in range(start, min(start + count, total)):
-            reference = self._reference(row, "HISTORY")
-            rows.append(self._runs(self._cells(reference), reference))
+        rows = [
+            self._row(self._reference(row, "HISTORY"))
+            for row in range(start, min(start + count, total))
+        ]
         return {"start": start, "total": total, "rows": rows}
+
+    def search(self, text: str, *, max_rows: int) -> dict[str, Any]:
+        """Return the newest `max_rows` rows of the scrollback and the screen that have a text.
+
+        Upper and lower case are equal. Row 0 is the oldest of the scrollback. Concealed text is
+        not found.
+        """
+        wanted = text.lower()
+        scrollback = self._get("SCROLLBACK_ROWS", "size_t")
+        lines = emulator.text_of(self._terminal).split("\n")
+        numbers = [number for number, line in enumerate(lines) if wanted in line.lower()]
+        self._styles.clear()
+        rows = []
+        for number in numbers[-max_rows:]:
+            is_past = number < scrollback
+            place = (number, "HISTORY") if is_past else (number - scrollback, "ACTIVE")
+            shown = row_text(self._row(self._reference(*place)))
+            if count := shown.lower().count(wanted):
+                rows.append({"row": number, "count": count, "text": shown})
+        return {"scrollback": scrollback, "rows": rows, "more": len(numbers) > max_rows}
+
+    def _row(self, reference: Any) -> list[Run]:
+        return self._runs(self._cells(reference), reference)
 
     def _refresh(self) -> None:
         """Copy changed rows into the frames, unless the program delays their display."""

@@ -62,7 +62,8 @@ class World:
         handlers: dict[str, Handler] = {**HANDLERS, **reached}
         self.stack = stack
         self.door = Dispatcher(stack.fleet, stack.home, self.config, handlers, methods=METHODS)
-        self.authenticator = Authenticator(stack.fleet.tokens, self.door, (), self.config)
+        tokens, links = stack.fleet.tokens, stack.fleet.guest_links
+        self.authenticator = Authenticator(tokens, links, self.door, (), self.config)
 
     async def session(self, agent: str, **fields: Any) -> Accepted:
         """Create a session of an agent, with a label."""

@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "actions that are missing in the audit",
-        before="await self._audit.add(deed)",
+        before="await self._audit.add(entry)",
         after="pass",
         test="test_the_audit_records_actions_and_refusals",
     ),
@@ -35,9 +35,33 @@ MUTANTS = (
     ),
     Mutant(
         "a stream that outlives its token",
-        before="with self._gateway.connected(stream), listening",
-        after="with listening",
+        before="with self._gateway.connected(stream), stream.watching",
+        after="with stream.watching",
         test="test_streams_end_when_their_token_becomes_invalid",
+    ),
+    Mutant(
+        "a guest's token that opens other doors",
+        before="if not token or len(token) > MAX_TOKEN_CHARS: return None",
+        after='if await self.guest(token):\n    return Operator("guest", "read", "guest")',
+        test="test_a_guests_token_opens_no_other_door",
+    ),
+    Mutant(
+        "a guest who gets more than the screen",
+        before="{name: payload[name] for name in _GUEST_FRAME if name in payload}",
+        after="payload",
+        test="test_a_guest_sees_the_screen_and_nothing_of_the_session",
+    ),
+    Mutant(
+        "a link that outlives the token of its maker",
+        before='return user is not None and user.has("terminal")',
+        after="return True",
+        test="test_a_link_ends_by_revocation_expiry_and_with_the_terminal_or_its_maker",
+    ),
+    Mutant(
+        "files that are dropped without the keyboard",
+        before="if not viewers.keyboard.is_held_by(_typist(call)):",
+        after="if False:",
+        test="test_files_are_dropped_by_who_has_the_keyboard_and_lie_beside_the_terminal",
     ),
     Mutant(
         "answers of the API that pages of every origin may read",

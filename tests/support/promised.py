@@ -150,9 +150,14 @@ PROMISED = {
         "terminals.watch": (None, "sid", "YYYY FFFF"),
         "terminals.leave": (None, "sid", "YYYY FFFF"),
         "terminals.history": (None, "sid start count?", "YYYY FFFF"),
+        "terminals.search": (None, "sid text", "YYYY FFFF"),
+        "terminals.drop": (None, "sid files", "FFYY FFFF"),
         "terminals.type": (None, "sid keys submit? clear?", "FFYY FFFF"),
         "terminals.resize": (None, "sid cols rows", "FFYY FFFF"),
         "terminals.take": (None, "sid cols? rows? force?", "FFYY FFFF"),
+        "terminals.share": (None, "sid minutes?", "FFYY FFFF"),
+        "terminals.links": (None, "sid", "FFYY FFFF"),
+        "terminals.unshare": (None, "sid link?", "FFYY FFFF"),
         "terminals.park": (None, "sid force?", "FFYY FFFF"),
         "terminals.end": (None, "sid", "FFYY FFFF"),
     }.items()
@@ -180,6 +185,7 @@ _EXAMPLES: dict[str, Any] = {
     "cols": 80,
     "config": {},
     "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+    "files": [{"name": "a", "mimeType": "text/plain", "size": 1, "blob": "0" * 32}],
     "endpoint": "https://push.example.org/1",
     "entry": "1-1",
     "id": "0" * 12,
@@ -200,6 +206,8 @@ _EXAMPLES: dict[str, Any] = {
 
 def _example(name: str, part: dict[str, Any], root: dict[str, Any]) -> Any:
     """Return a valid value for a parameter."""
+    if name in _EXAMPLES:
+        return _EXAMPLES[name]
     if part.get("type") == "array":
         return [_example(name, part["items"], root)]
-    return _EXAMPLES.get(name, "0123456789abcdef")
+    return "0123456789abcdef"

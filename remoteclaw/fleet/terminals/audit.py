@@ -24,7 +24,7 @@ class AuditEntry:
     """The time of the action, in milliseconds since 1970."""
     who: str
     """The name of the user's token, or the agent."""
-    did: Literal["open", "watch", "take", "park", "end", "type"]
+    did: Literal["open", "watch", "take", "share", "unshare", "park", "end", "type"]
     """The action. `type` is recorded only when it is refused."""
     session: str
     """The session's id; in a refusal, the name that the caller gave."""

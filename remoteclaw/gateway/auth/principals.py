@@ -1,4 +1,4 @@
-"""Principals: operators with a token of some scope, and agents of sessions.
+"""Principals: operators with a token of some scope, and agents of sessions; and guests.
 
 The rights of a principal come only from its token, never from other data that it sends.
 """
@@ -63,6 +63,24 @@ class Agent:
     """The id of the agent's session."""
     digest: str
     """SHA-256 of the token. The session stores the digest of its current agent's token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A person with a link to one terminal, who sees its screen and calls no method.
+
+    A guest is no `Principal`: nothing that answers calls accepts one.
+    """
+
+    credential: str
+    """Identifies the link."""
+    sid: str
+    """The id of the terminal's session."""
+    entry: str
+    """The id of the entry that opened the terminal."""
+    by: str
+    """The name of the user who shares the terminal."""
+    expires_ms: int
 
 
 Principal = Operator | Agent

@@ -16,7 +16,9 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.auth.principals import Operator
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded
+from remoteclaw.gateway.doors.guests import GuestsDoor
 from remoteclaw.gateway.doors.rest import RestDoor
+from remoteclaw.gateway.doors.sse import EventStreams
 from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
@@ -36,7 +38,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     `mcp` answers requests to /mcp. Their principal is in `scope["state"]`.
     """
     door, files, webhook = _HttpDoor(gateway), FilesDoor(gateway), WebhookDoor(gateway)
-    page = PageDoor(gateway)
+    page, streams = PageDoor(gateway), EventStreams(gateway)
 
     async def page_metrics(request: Request) -> Response:
         return await door.metrics(with_token(request))
@@ -50,7 +52,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/files/{sid}/{blob}", files.give),
         Route("/webhook", webhook.take, methods=["POST"]),
         Route("/webhook/{account}", webhook.take, methods=["POST"]),
-        *RestDoor(gateway).routes(),
+        *RestDoor(gateway, streams).routes(),
         Route("/", page.file),
         Route("/page/login", page.login, methods=["POST"]),
         Route("/page/logout", page.logout, methods=["POST"]),
@@ -59,6 +61,8 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/page/files", page.upload, methods=["POST"]),
         Route("/page/files/{sid}/{blob}", page.download),
         Route("/page/{name}", page.file),
+        Route("/watch", page.guest_file),
+        Route("/watch/screen", GuestsDoor(gateway, streams).screen),
         WebSocketRoute("/page/ws", PageSocket(gateway)),
         *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
     ]

@@ -131,9 +131,9 @@ REST_ROUTES = (
 class RestDoor:
     """Answers the requests below `/api/` that one gateway receives."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, streams: EventStreams) -> None:
         self._gateway = gateway
-        self._streams = EventStreams(gateway)
+        self._streams = streams
 
     def routes(self) -> list[Route]:
         """Return the door's routes."""

@@ -1,4 +1,6 @@
-"""Server-sent events for cockpits: a session, the states of all sessions, a terminal's output.
+"""Server-sent events: a session, the states of all sessions, a terminal's output or its screen.
+
+The first three are for cockpits, the last one is for guests.
 
 Each stream is a connection of the gateway, like a WebSocket: its token is checked every second.
 When the gateway ends, streams end first. The events of a session are read from Redis as fast as the
@@ -10,7 +12,7 @@ import base64
 import contextlib
 import re
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -20,8 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.auth.principals import Operator
+from remoteclaw.fleet.terminals.state import TerminalRecord
+from remoteclaw.gateway.auth.principals import Guest, Operator
 from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.tty.screen import Screen
 
 #: The maximum number of streams of a gateway, and of one operator.
@@ -78,7 +82,7 @@ class EventStreams:
             for event in self._wakeups.get(each, ()):
                 event.set()
 
-    # -- the three streams ---------------------------------------------------------------------
+    # -- the streams of cockpits -----------------------------------------------------------------
 
     async def session(self, request: Request, operator: Operator, sid: str) -> Response:
         """Return the stream of a session's events.
@@ -196,6 +200,31 @@ class EventStreams:
 
         return self._stream(operator, screen["sid"], events)
 
+    # -- the stream of guests ------------------------------------------------------------------
+
+    def screen(self, guest: Guest, record: TerminalRecord) -> Response:
+        """Return the stream of a terminal's screen and state for a guest.
+
+        Raises `CallRefused` above the limits on streams.
+        """
+        about = {
+            "by": guest.by,
+            "untilMs": guest.expires_ms,
+            "state": record.state,
+            "activity": record.activity,
+        }
+
+        async def events(inbox: "StreamInbox") -> AsyncIterator[bytes]:
+            yield _event("about", about)
+            while True:
+                inbox.changed.clear()
+                while inbox.events:
+                    yield _event(*inbox.events.popleft())
+                yield await inbox.wait()
+
+        self._check_limits(guest)
+        return _GuestResponse(self, guest, events, record)
+
     async def _call(
         self, operator: Operator, method: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -215,12 +244,16 @@ class EventStreams:
         session_key: str = "",
     ) -> Response:
         """Return the response that streams `events`. Raises `CallRefused` above the limits."""
-        owner = operator.credential
-        if self._open.total() >= MAX_STREAMS or self._open[owner] >= MAX_STREAMS_PER_OPERATOR:
+        self._check_limits(operator)
+        return _StreamResponse(self, operator, sid, events, session_key)
+
+    def _check_limits(self, owner: Operator | Guest) -> None:
+        """Raise `CallRefused` if too many streams are open."""
+        is_full = self._open[owner.credential] >= MAX_STREAMS_PER_OPERATOR
+        if self._open.total() >= MAX_STREAMS or is_full:
             raise CallRefused(
                 "TOO_MANY", "Too many streams are open: close some.", retry_after_s=RETRY_MS / 1000
             )
-        return _StreamResponse(self, operator, sid, events, session_key)
 
     @contextlib.asynccontextmanager
     async def registered(self, stream: "_StreamResponse") -> AsyncIterator[None]:
@@ -231,8 +264,7 @@ class EventStreams:
         try:
             if stream.session_key:
                 await self._gateway.feeds.subscribe(stream, sid, stream.session_key)
-            listening = self._gateway.terminals.listening(sid, stream)
-            with self._gateway.connected(stream), listening if sid else contextlib.nullcontext():
+            with self._gateway.connected(stream), stream.watching(self._gateway.terminals):
                 yield
         finally:
             self._gateway.feeds.unsubscribe(stream, sid)
@@ -282,7 +314,7 @@ class _StreamResponse(Response):
     def __init__(
         self,
         streams: EventStreams,
-        principal: Operator,
+        principal: Operator | Guest,
         sid: str,
         events: Callable[[StreamInbox], AsyncIterator[bytes]],
         session_key: str,
@@ -295,6 +327,10 @@ class _StreamResponse(Response):
         self._streams = streams
         self._events = events
         self._ended = asyncio.Event()
+
+    def watching(self, terminals: HostTerminals) -> contextlib.AbstractContextManager[None]:
+        """Count the stream as a viewer of its session's terminals during the context."""
+        return terminals.listening(self.sid, self) if self.sid else contextlib.nullcontext()
 
     def send_event(
         self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
@@ -348,6 +384,56 @@ class _StreamResponse(Response):
                 except (RedisUnavailable, RedisRefused):  # then `events` starts again
                     await asyncio.sleep(RETRY_S)
                     await _send_chunk(send, KEEP_ALIVE)
+
+
+class _GuestResponse(_StreamResponse):
+    """The stream of a guest, who gets the screen and the program's activity, and nothing else."""
+
+    def __init__(
+        self,
+        streams: EventStreams,
+        guest: Guest,
+        events: Callable[[StreamInbox], AsyncIterator[bytes]],
+        record: TerminalRecord,
+    ) -> None:
+        super().__init__(streams, guest, record.sid, events, "")
+        self._record = record
+
+    @contextlib.contextmanager
+    def watching(self, terminals: HostTerminals) -> Iterator[None]:
+        """Watch the terminal during the context. Raises `CallRefused`."""
+        terminals.watch(self, None, self._record)
+        try:
+            yield
+        finally:
+            terminals.leave(self, self.sid, for_good=True)
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the guest has not yet read the last frame."""
+        return bool(self.inbox.events)
+
+    def send_event(
+        self, event: str, payload: dict[str, Any], *, is_droppable: bool = False
+    ) -> None:
+        """Queue a frame or a state, or end the stream with the terminal or the gateway.
+
+        The rest of an event is about the session, and not for guests.
+        """
+        match event:
+            case "terminal.screen":
+                shown = {name: payload[name] for name in _GUEST_FRAME if name in payload}
+                self.inbox.events.append(("screen", shown))
+            case "terminal.state":
+                shown = {name: payload[name] for name in ("state", "activity")}
+                self.inbox.events.append(("state", shown))
+            case "terminal.gone" | "shutdown":
+                self._ended.set()
+        self.inbox.changed.set()
+
+
+#: The fields of a frame that guests get: what the screen shows, without the scrollback's size.
+_GUEST_FRAME = ("revision", "since", "cols", "rows", "lines", "cursor", "title")
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

@@ -55,7 +55,9 @@ async def _revoke_token(call: Call, params: contract.RevokeTokenParams) -> contr
             what = repr(one_line(named, max_chars=40))
             if len(matches) > 1:
                 raise NotFound(f"{what} fits {len(matches)} tokens: give the id; {listed}.")
-            if not await tokens.revoke(matches[0]):
+            if not (
+                await tokens.revoke(matches[0]) or await call.fleet.guest_links.revoke(matches[0])
+            ):
                 raise NotFound(f"{what} is no token: {listed}.")
             return contract.Revoked(revoked=named)
         case None, str(jti), None:

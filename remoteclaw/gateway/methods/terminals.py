@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import boottime
@@ -14,12 +15,13 @@ from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.fleet.terminals.terminals import TerminalEnding
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.session_access import find_session
+from remoteclaw.gateway.terminals.dropped_files import DroppedFiles, typed_path
 from remoteclaw.gateway.terminals.held_terminal import HeldTerminal
 from remoteclaw.gateway.terminals.host_terminals import NOT_OPEN
 from remoteclaw.gateway.terminals.viewers import TerminalViewers, terminal_of
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.safe_open import BadSubdir, parts_of
-from remoteclaw.messages import SessionKey, TerminalWish
+from remoteclaw.messages import Attachment, SessionKey, TerminalWish
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty import input as terminal_input
@@ -45,11 +47,14 @@ BUSY_S = 30.0
 #: How long a call waits for the session's previous terminal to end, and the pause between two
 #: attempts, in seconds.
 ENDING_S, RETRY_S = 15.0, 0.1
+#: The most rows that a search finds: each is read from the emulator, which takes 0.1 ms.
+MAX_FOUND_ROWS = 500
 NO_WORKER = "No worker is running that could open it: start one with `remoteclaw worker`."
 BUSY = (
     "The terminal is not known to be idle: parking it would cut off its work. Use force to end it "
     "anyway."
 )
+NO_KEYBOARD = "Take the keyboard first: then files go to the program."
 NOT_BEGUN = (
     "The terminal has not started: it waits until a turn has ended. `sessions.stop` stops that "
     "turn, and everything that waits for it."
@@ -91,6 +96,15 @@ async def _history(call: Call, params: contract.TerminalHistoryParams) -> contra
     _, watching, record = await _attached(call, params.sid)
     history = watching.screen.history(params.start, params.count)
     return contract.HistoryRows(sid=record.sid, **history)
+
+
+async def _search(
+    call: Call, params: contract.TerminalSearchParams
+) -> contract.TerminalSearchResult:
+    _, watching, record = await _attached(call, params.sid)
+    found = watching.screen.search(params.text, max_rows=MAX_FOUND_ROWS)
+    total = sum(row["count"] for row in found["rows"])
+    return contract.TerminalSearchResult(sid=record.sid, total=total, **found)
 
 
 async def _watch(call: Call, params: contract.TerminalParams) -> contract.Terminal:
@@ -246,6 +260,22 @@ async def _type(call: Call, params: contract.TypeParams) -> contract.Typed:
     return contract.Typed.of(terminal_of(terminal.viewers.record), cleared=cleared or None)
 
 
+async def _drop(call: Call, params: contract.DropParams) -> contract.Dropped:
+    terminal, watching, record = await _attached(call, params.sid)
+    viewers = terminal.viewers
+    if not viewers.keyboard.is_held_by(_typist(call)):
+        raise CallRefused("CONFLICT", NO_KEYBOARD)
+    dropped = DroppedFiles(call.fleet.blobs, record.sid, Path(terminal.held.place.files))
+    if viewers.has_typed(call.id):
+        return contract.Dropped(sid=record.sid, paths=())
+    async with call.transfers.slot(call.operator):
+        paths = await dropped.place([Attachment(**each.model_dump()) for each in params.files])
+    with _typing(call, viewers):  # another user may have the keyboard by now
+        data = b"".join(watching.pasted(typed_path(path)) + b" " for path in paths)
+        await watching.type(data, is_pasted=True)
+    return contract.Dropped(sid=record.sid, paths=tuple(map(str, paths)))
+
+
 def _text_to_submit(params: contract.TypeParams) -> str:
     """Return the text that `params` submit. Raises `CallRefused`."""
     kind, _, text = params.keys[0].partition(":")
@@ -302,6 +332,43 @@ def _typing(call: Call, viewers: TerminalViewers) -> Iterator[bool]:
         viewers.keyboard.note_use(typist, now=boottime())
 
 
+# -- sharing -----------------------------------------------------------------------------------
+
+
+async def _share(call: Call, params: contract.ShareParams) -> contract.SharedTerminal:
+    if call.operator.claims is not None:
+        raise CallRefused(
+            "FORBIDDEN",
+            "A token that another application has signed can't share a terminal: a link ends with "
+            "the token that made it, and such a token can't be looked up.",
+        )
+    _, _, record = await _attached(call, params.sid)
+    token, link = await call.fleet.guest_links.create(
+        record.sid,
+        record.entry,
+        by=call.operator.name,
+        credential=call.operator.credential,
+        valid_ms=params.minutes * 60_000,
+    )
+    hosts = call.config.gateway.hosts
+    origin = f"https://{hosts[0]}" if hosts else call.terminals.address or ""
+    return contract.SharedTerminal.of(link, token=token, url=f"{origin}/watch#{token}")
+
+
+async def _links(call: Call, params: contract.TerminalParams) -> contract.GuestLinks:
+    record = await _record(call, params.sid)
+    links = await call.fleet.guest_links.of(record.entry)
+    return contract.GuestLinks(links=tuple(map(contract.GuestLink.of, links)))
+
+
+async def _unshare(call: Call, params: contract.UnshareParams) -> contract.GuestLinks:
+    record, links = await _record(call, params.sid), call.fleet.guest_links
+    ids = [link.id for link in await links.of(record.entry) if params.link in (None, link.id)]
+    if not await links.revoke(*ids) and params.link:
+        raise CallRefused("NOT_FOUND", f"{params.link[:40]!r} is no valid link of this terminal.")
+    return await _links(call, contract.TerminalParams(sid=record.sid))
+
+
 # -- ending ------------------------------------------------------------------------------------
 
 
@@ -356,9 +423,14 @@ HANDLERS: Mapping[str, Handler] = {
     "terminals.watch": _watch,
     "terminals.leave": _leave,
     "terminals.history": _history,
+    "terminals.search": _search,
+    "terminals.drop": _drop,
     "terminals.type": _type,
     "terminals.resize": _resize,
     "terminals.take": _take,
+    "terminals.share": _share,
+    "terminals.links": _links,
+    "terminals.unshare": _unshare,
     "terminals.park": _park,
     "terminals.end": _end,
 }

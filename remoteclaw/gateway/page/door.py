@@ -102,7 +102,13 @@ class PageDoor:
 
     async def file(self, request: Request) -> Response:
         """Return a file of the page: `/`, or `/page/NAME`."""
-        name = request.path_params.get("name", "index.html")
+        return self._file(request, request.path_params.get("name", "index.html"))
+
+    async def guest_file(self, request: Request) -> Response:
+        """Return the page of guests, who watch one terminal: `/watch`."""
+        return self._file(request, "watch.html")
+
+    def _file(self, request: Request, name: str) -> Response:
         files = _files()
         if name not in files:
             raise CallRefused("NOT_FOUND", "The page has no such file.")

@@ -91,9 +91,12 @@ class HostTerminals:
     # -- called by handlers and doors ----------------------------------------------------------
 
     def watch(
-        self, connection: ViewerConnection, typist: Typist, record: TerminalRecord
+        self, connection: ViewerConnection, typist: Typist | None, record: TerminalRecord
     ) -> TerminalViewers:
-        """Add a viewer to an open terminal, which may still start. Raises `CallRefused`."""
+        """Add a viewer to an open terminal, which may still start. A guest has no `typist`.
+
+        Raises `CallRefused`.
+        """
         self._check_here(record)
         if record.sid not in self._viewers:
             self._viewers[record.sid] = TerminalViewers(record, self._listeners)

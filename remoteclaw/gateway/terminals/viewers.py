@@ -14,6 +14,8 @@ from remoteclaw.tools.terminals import Terminal
 from remoteclaw.tty.keyboard import Keyboard, Typist
 from remoteclaw.tty.pacing import MAX_VIEWERS, FramePacer, FrameSource, PacedViewer
 
+#: The most guests of one terminal: the other places are for users, who are never locked out.
+MAX_GUESTS = MAX_VIEWERS - 8
 #: The events of a terminal.
 EVENTS = (
     "terminal.screen",
@@ -21,6 +23,10 @@ EVENTS = (
     "terminal.bell",
     "terminal.clipboard",
     "terminal.gone",
+)
+TOO_MANY_GUESTS = (
+    f"{MAX_GUESTS} people watch this terminal by links already, which is the maximum: try again "
+    "later."
 )
 #: At most this many ids of calls that have typed are remembered for a terminal. A client that got
 #: no answer may repeat a call by its id.
@@ -37,7 +43,8 @@ class ViewerConnection(EventReceiver, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _ConnectedViewer:
-    typist: Typist
+    typist: Typist | None
+    """The user, who may type; None for a guest."""
     pacing: PacedViewer
 
 
@@ -51,7 +58,7 @@ class TerminalViewers:
     """The event streams of each session, which are viewers without frames."""
     keyboard: Keyboard = field(default_factory=Keyboard)
     alone_since: float = field(default_factory=boottime)
-    """When the last viewer left, or when this object was made, on the clock of `boottime()`."""
+    """When the last user left, or when this object was made, on the clock of `boottime()`."""
     _typed_calls: OrderedDict[str, None] = field(default_factory=OrderedDict)
     """The ids of the newest calls that have typed something."""
     _connected: dict[ViewerConnection, _ConnectedViewer] = field(default_factory=dict)
@@ -61,8 +68,17 @@ class TerminalViewers:
 
     @property
     def count(self) -> int:
-        """The number of viewers."""
+        """The number of viewers, guests included."""
         return len(self._connected) + len(self._listeners)
+
+    @property
+    def user_count(self) -> int:
+        """The number of viewers without guests, for whom no terminal is kept open."""
+        return self.count - self._guest_count
+
+    @property
+    def _guest_count(self) -> int:
+        return sum(viewer.typist is None for viewer in self._connected.values())
 
     @property
     def _listeners(self) -> Collection[EventReceiver]:
@@ -70,12 +86,14 @@ class TerminalViewers:
 
     # -- watching ------------------------------------------------------------------------------
 
-    def join(self, connection: ViewerConnection, typist: Typist) -> None:
-        """Add a viewer and send it the whole screen.
+    def join(self, connection: ViewerConnection, typist: Typist | None) -> None:
+        """Add a viewer and send it the whole screen. A guest has no `typist`.
 
-        Raises `CallRefused` if the terminal has `MAX_VIEWERS` viewers already.
+        Raises `CallRefused` if the terminal has `MAX_VIEWERS` viewers already, or `MAX_GUESTS`.
         """
         if connection not in self._connected:
+            if typist is None and self._guest_count >= MAX_GUESTS:
+                raise CallRefused("UNAVAILABLE", TOO_MANY_GUESTS)
             if len(self._connected) >= MAX_VIEWERS:
                 raise CallRefused(
                     "UNAVAILABLE",
@@ -94,12 +112,13 @@ class TerminalViewers:
         if viewer := self._connected.pop(connection, None):
             if self._pacing:
                 self._pacing.all.remove(viewer.pacing)
-            self.note_leaving()
+            if viewer.typist is not None:
+                self.note_leaving()
         self.refresh()
 
     def note_leaving(self) -> None:
-        """Note that a viewer or a listener has left."""
-        if not self.count:
+        """Note that a user's viewer or listener has left."""
+        if not self.user_count:
             self.alone_since = boottime()
         self.refresh()
 
@@ -148,7 +167,8 @@ class TerminalViewers:
         """
         self.keyboard.release_if_away(now=boottime())
         for viewer in self._connected.values():
-            viewer.pacing.is_typing = self.keyboard.is_held_by(viewer.typist)
+            typist = viewer.typist
+            viewer.pacing.is_typing = typist is not None and self.keyboard.is_held_by(typist)
         if self.record.viewers != self.count:
             self.record = replace(self.record, viewers=self.count)
             self._has_unsent_state = True
