@@ -132,11 +132,12 @@ async def page_pictures(browser: Browser, stack: Stack, directory: Path) -> dict
         pictures = {"page-chat": await _taken(page, work)}
         await page.get_by_role("button", name="Terminal", exact=True).click()
         await page.get_by_role("button", name="Open terminal").click()
-        await expect(page.locator(".tty-state")).to_contain_text("needs you: Bash: pytest -q shop")
+        await expect(page.locator(".tty-state")).to_contain_text("Needs you: Bash: pytest -q shop")
         await expect(page.locator(".tty-lines")).to_contain_text("╰")
         asked = page.locator(".message", has_text="asks to use Bash")
         await expect(asked).to_have_count(1)
         pictures["page-terminal"] = await _taken(page, work)
+        await page.get_by_role("button", name="More", exact=True).click()
         await page.get_by_role("button", name="End", exact=True).click()
         await page.get_by_role("button", name="End it, whatever it does").click()
         await expect(page.get_by_role("button", name="Take control")).to_be_hidden()

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from playwright.async_api import Page, expect
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
@@ -53,6 +54,7 @@ class Pane:
     record: dict[str, Any] | None = None
     screen: dict[str, Any] = field(default_factory=frame)
     past: list[Runs] = field(default_factory=list)
+    links: list[contract.GuestLink] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """The calls in order, without the parameter that names the terminal."""
     asked_by: dict[str, set[str]] = field(default_factory=dict)
@@ -153,6 +155,40 @@ class Pane:
         sid = self.told().sid
         return contract.HistoryRows(sid=sid, start=params.start, total=len(self.past), rows=rows)
 
+    async def _search(self, _call: Call, params: contract.TerminalSearchParams) -> Result:
+        wanted, rows = params.text.lower(), [*self.past]
+        rows += [self.screen["lines"].get(str(row), []) for row in range(self.screen["rows"])]
+        texts = ["".join(run[0] for run in runs) for runs in rows]
+        found = [
+            contract.FoundRow(row=number, count=text.lower().count(wanted), text=text)
+            for number, text in enumerate(texts)
+            if wanted in text.lower()
+        ]
+        total = sum(each.count for each in found)
+        return contract.TerminalSearchResult(
+            sid=self.told().sid,
+            rows=tuple(found),
+            total=total,
+            more=False,
+            scrollback=len(self.past),
+        )
+
+    async def _links(self, _call: Call, _params: contract.TerminalParams) -> Result:
+        return contract.GuestLinks(links=tuple(self.links))
+
+    async def _share(self, call: Call, params: contract.ShareParams) -> Result:
+        link = {"id": "0" * 12, "by": call.operator.name, "created_ms": 1}
+        link |= {"expires_ms": now_ms() + params.minutes * 60_000}
+        self.links.append(contract.GuestLink(**link))
+        return contract.SharedTerminal(**link, token="rcg_x", url="http://x/watch#rcg_x")
+
+    async def _unshare(self, _call: Call, params: contract.UnshareParams) -> Result:
+        self.links = [link for link in self.links if link.id != params.link]
+        return contract.GuestLinks(links=tuple(self.links))
+
+    async def _drop(self, _call: Call, _params: contract.DropParams) -> Result:
+        return contract.Dropped(sid=self.told().sid, paths=())
+
     async def _take(self, call: Call, params: contract.TakeParams) -> Result:
         if self.typist not in (None, call.events) and not params.force:
             raise CallRefused("CONFLICT", "Another one types.")
@@ -209,4 +245,4 @@ async def session_shown(page: Page, door: Door, session: SessionKey) -> None:
     """Open the terminal of an idle session on the page."""
     await page.goto(f"{door.url}/#/s/{quote(str(session), safe='')}")
     await terminal_shown(page)
-    await expect(page.locator(".tty-state")).to_have_text("Open · waits for you to write")
+    await expect(page.locator(".tty-state")).to_have_text("Waits for you to write")

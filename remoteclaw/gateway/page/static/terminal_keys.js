@@ -9,13 +9,14 @@ const FUNCTION = /^F([1-9]|1[0-2])$/;
 const isMac = /mac|iphone|ipad/i.test(navigator.platform);
 
 /**
- * Return the meaning of a keydown: `k:NAME` for the terminal, `leave` to leave it, or null for text
+ * Return the meaning of a keydown: `k:NAME` for the terminal, `leave` to leave it, `search` to search in it, or null for text
  * and for the browser's own shortcuts, which the browser handles.
  */
 export function keyOf(event, { hasSelection = false, isMacKeyboard = isMac } = {}) {
   const { key, ctrlKey: ctrl, altKey: alt, shiftKey: shift, metaKey: meta } = event;
   if (event.isComposing || event.keyCode === 229 || meta || event.getModifierState?.("AltGraph")) return null;
   if (ctrl && shift && event.code === "Period") return "leave";
+  if (ctrl && !alt && key.toLowerCase() === "f") return shift ? "k:ctrl+f" : "search";
   const name = NAMES[key] ?? (FUNCTION.test(key) ? key.toLowerCase() : null);
   if (name) return named(name, { ctrl, alt, shift });
   if ([...key].length !== 1) return null;

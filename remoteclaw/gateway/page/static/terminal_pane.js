@@ -1,11 +1,16 @@
 // The pane of a session's terminal: the agent's own program, which many can watch and one can type in.
 
 import { confirmButtons } from "./actions.js";
-import { whileBusy, button, el, problemLine, setMessage } from "./dom.js";
+import { whileBusy, button, el, fill, problemLine, setMessage } from "./dom.js";
+import { icon, iconButton, stateMark } from "./icons.js";
 import { clipboardOffer } from "./terminal_clipboard.js";
+import { dropFiles, takeFiles } from "./terminal_files.js";
+import { menuItem, popover } from "./terminal_menu.js";
+import { recording } from "./terminal_recording.js";
+import { sharePanel } from "./terminal_share.js";
 import { terminalKeyboard } from "./terminal_typing.js";
 import { terminalView } from "./terminal_view.js";
-import { needsPerson, peopleOf, stateOf } from "./terminal_status.js";
+import { needsPerson, peopleOf, shapeOf, stateOf } from "./terminal_status.js";
 
 /** How many panes keep their last screen while other views are shown. */
 const MAX_PANES = 8;
@@ -39,6 +44,10 @@ function makePane(link, sessionKey) {
   let unfollow = () => {};  // ends the following of the record
   let pending = null;  // the events that arrive while the terminal is being opened for watching
 
+  let uploads = Promise.resolve();  // the files that are uploaded, one set after the other
+  let cast = null;  // the recording, while one is made
+
+  const mark = el("span", { class: "tty-mark" });
   const status = el("p", { class: "tty-state", role: "status" });
   const people = el("p", { class: "tty-people" });
   const title = el("p", { class: "tty-title", dir: "auto" });
@@ -47,39 +56,62 @@ function makePane(link, sessionKey) {
   const keyboard = terminalKeyboard({
     send: type,
     onRefused: handleRefusal,
+    onFiles: sendFiles,
     hasSelection: () => view.hasSelection(),
     leave: () => give.focus(),
+    search,
     onInput: () => view.backToNow(),
   });
   const view = terminalView({
     field: keyboard.field,
     fetchRows: (start, count) => link.call("terminals.history", { sid, start, count }),
+    find: (wanted) => link.call("terminals.search", { sid, text: wanted }),
     onResize: (size) => link.call("terminals.resize", { sid, ...size }).catch(handleRefusal),
   });
 
-  const opening = button("Open terminal", () => act([opening], open), { class: "tty-open" });
+  const opening = button("Open terminal", () => act([opening], open), { class: "tty-open primary" });
   const take = button("Take control", () => act([take], () => takeControl({ force: Boolean(record.writer) })));
   const give = button("Give back", () => act([give], giveBack), { title: "Ctrl+Shift+. leads here from the terminal" });
-  const interrupt = button("Interrupt (Esc)", () => act([interrupt], () => type(["k:esc"])));
-  const park = button("Park", () => act([park], () => link.call("terminals.park", { sid })));
-  const ending = el("span", { class: "tty-ending" },
-    confirmButtons(["End", "Keep it", "End it, whatever it does"], () => act([], () => link.call("terminals.end", { sid }))));
+  const seek = iconButton("search", "Search in the terminal", search, { class: "tty-wide-only" });
+  const share = sharePanel((method, params) => link.call(method, { sid, ...params }));
+  share.opener.classList.add("tty-wide-only");
+  const sharing = menuItem("link", "Share", () => { menu.close(); share.open(menu.opener); });
+  const interrupt = chosen("stop", "Interrupt (Esc)", () => type(["k:esc"]));
+  const park = chosen("pause", "Park", () => link.call("terminals.park", { sid }));
+  const picker = el("input", { type: "file", multiple: true, hidden: true, onchange: () => { sendFiles(picker.files); picker.value = ""; } });
+  const attach = chosen("attach", "Attach files", () => picker.click());
+  const recorder = menuItem("play", "", () => { menu.close(); focusKeys(); toggleRecording(); });
+  const ending = el("div", { class: "tty-ending" },
+    confirmButtons(["End", "Keep it", "End it, whatever it does"], () => { menu.close(); act([], () => link.call("terminals.end", { sid })); }));
+  const menu = popover("more", "More", menuItem("search", "Search", () => { menu.close(); search(); }), attach, sharing, recorder, interrupt, park, ending);
   const text = el("textarea", { rows: "1", dir: "auto", "aria-label": "Message to the program", placeholder: "Write to the program",
     onkeydown: (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
     } });
-  const sending = el("button", { type: "submit" }, "Send");
-  const composer = el("form", { class: "composer tty-composer", onsubmit: (event) => { event.preventDefault(); submit(); } },
-    el("div", { class: "row" }, text, sending));
-  const element = el("section", { class: "terminal", "aria-label": "Terminal of this session" },
-    el("div", { class: "tty-head" }, status, people, title,
-      el("div", { class: "tty-buttons" }, opening, take, give, interrupt, park, ending)),
+  const sending = el("button", { type: "submit", class: "icon-button", "aria-label": "Send", title: "Send" }, icon("send"));
+  const composer = el("form", { class: "tty-composer", onsubmit: (event) => { event.preventDefault(); submit(); } }, text, sending);
+  const element = el("section", { class: "terminal", "aria-label": "Terminal of this session", onkeydown: onKey },
+    el("div", { class: "tty-bar" }, mark, status, people, title,
+      el("div", { class: "tty-actions" }, opening, take, give, seek, share.opener, menu.opener)),
+    share.panel, menu.panel, picker,
     el("div", { class: "tty-notes" }, outage, problem, clipboard.element),
     view.element, keyboard.bar, composer);
 
   view.element.addEventListener("mouseup", () => {
     if (typesAs !== null && !view.hasSelection()) keyboard.field.focus({ preventScroll: true });
   });
+  takeFiles(view.element, sendFiles);
+
+  /** Return an item of the menu that acts on the terminal. */
+  function chosen(name, words, action) {
+    const item = menuItem(name, words, () => { menu.close(); focusKeys(); act([item], action); });
+    return item;
+  }
+
+  /** Continue to type after an action of the menu. */
+  function focusKeys() {
+    if (typesAs !== null) keyboard.field.focus({ preventScroll: true });
+  }
 
   // -- display --------------------------------------------------------------------------------------
 
@@ -89,16 +121,27 @@ function makePane(link, sessionKey) {
     element.dataset.state = isAway ? "away" : record?.state ?? "none";
     element.classList.toggle("needs-you", isHere && needsPerson(record));
     element.classList.toggle("in-control", typesAs !== null);
+    const shape = isAway ? "failed" : isKnown && !isElsewhere ? shapeOf(record) : "terminal";
+    if (mark.dataset.shape !== shape) {
+      mark.dataset.shape = shape;
+      fill(mark, stateMark(shape, ""));
+    }
     setText(status, isAway ? "Connection lost: trying again. This is the last screen." : isKnown ? stateOf(record, isElsewhere) : "Loading…");
     setText(people, isHere ? peopleOf(record, typesAs !== null) : "");
     setText(title, view.state.title || record?.title || "");
     opening.hidden = isOpen || !isKnown || isAway || !may("write");
     opening.classList.toggle("resume", Boolean(record?.resumable));
     setText(opening, record?.resumable ? "Resume" : "Open terminal");
-    for (const each of [take, interrupt, park, ending]) each.hidden = !isHere || !may("terminal");
+    for (const each of [take, interrupt, park, ending, share.opener, sharing]) each.hidden = !isHere || !may("terminal");
     take.hidden ||= typesAs !== null;
-    give.hidden = typesAs === null;
-    setText(take, record?.writer ? `Take control from ${record.writer}` : "Take control");
+    give.hidden = attach.hidden = typesAs === null;
+    for (const each of [seek, menu.opener]) each.hidden = !isHere;
+    take.ariaLabel = record?.writer ? `Take control from ${record.writer}` : null;
+    take.title = take.ariaLabel ?? "";
+    recorder.lastChild.textContent = cast ? "Stop recording" : "Record";
+    recorder.ariaPressed = String(Boolean(cast));
+    element.classList.toggle("records", Boolean(cast));
+    if (!isHere) { menu.close(); share.close(); }
     composer.hidden = !isHere || !may("terminal") || (typesAs !== null && !isTouched);
   }
 
@@ -222,6 +265,32 @@ function makePane(link, sessionKey) {
     });
   }
 
+  /** Upload pictures and files, whose paths are then typed, in order. */
+  function sendFiles(files) {
+    if (typesAs === null) return setMessage(problem, "Take control first: then files go to the program.");
+    const wanted = [...files];
+    view.backToNow();
+    uploads = uploads.then(() => act([], () => dropFiles(link, { sid, sessionKey: record.sessionKey }, wanted)));
+  }
+
+  function search() {
+    view.search(typesAs !== null ? () => keyboard.field.focus({ preventScroll: true }) : undefined);
+  }
+
+  function onKey(event) {
+    const isFind = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "f";
+    if (!isFind || event.defaultPrevented || view.state.revision === null) return;
+    event.preventDefault();
+    search();
+  }
+
+  /** Begin a recording, or end it and offer it for download. */
+  function toggleRecording() {
+    cast?.save();
+    cast = cast || view.state.revision === null ? null : recording(view.state, title.textContent);
+    show();
+  }
+
   function act(buttons, action) {
     return whileBusy(buttons, async () => {
       setMessage(problem, "");
@@ -243,7 +312,9 @@ function makePane(link, sessionKey) {
     if (pending) return pending.push(frame);
     if ((payload.sid ?? payload.record?.sid) !== sid) return;
     if (event === "terminal.screen") {
-      if (!view.apply(payload)) watch();  // after a gap: returns a full frame
+      const changed = view.apply(payload);
+      if (!changed) watch();  // after a gap: returns a full frame
+      else if (cast && !cast.add(view.state, changed)) toggleRecording();  // it is full
       if (title.textContent !== payload.title) show();
     } else if (event === "terminal.bell") {
       dispatchEvent(new Event("terminal-bell"));
@@ -252,6 +323,7 @@ function makePane(link, sessionKey) {
     } else {
       update(payload.record ?? payload);
       if (event !== "terminal.gone") return;
+      if (cast) toggleRecording();
       isWatched = false;
       if (OPEN_STATES.includes(record.state)) watchAfter(GONE_RETRY_MS);
     }
@@ -284,6 +356,7 @@ function makePane(link, sessionKey) {
 
   /** Stop watching when the pane leaves the document; it keeps the last screen. */
   function close() {
+    if (cast) toggleRecording();
     link.removeEventListener("event", onEvent);
     link.removeEventListener("state", onState);
     unfollow();

@@ -1,9 +1,10 @@
-// The status of a terminal as text: its state, its writer, and its viewers.
+// The status of a terminal: its state as a shape and as text, its writer, and its viewers.
 
 import { count } from "./dom.js";
 
-const STATES = { starting: "Starting", live: "Open", parked: "Parked", exited: "Ended", crashed: "Crashed", lost: "Lost" };
-const ACTIVITIES = { busy: "works", idle: "waits for you to write", unknown: "" };
+const STATES = { starting: "Starting", live: "", parked: "Parked", exited: "Ended", crashed: "Crashed", lost: "Lost" };
+const ACTIVITIES = { busy: "Works", idle: "Waits for you to write", unknown: "Open" };
+const SHAPES = { starting: "waits", parked: "pause", exited: "check", crashed: "failed", lost: "failed" };
 
 /** Return the state of a terminal as text; the record is null if none was opened. */
 export function stateOf(record, isElsewhere = false) {
@@ -12,13 +13,20 @@ export function stateOf(record, isElsewhere = false) {
   const { state, reason, activity, exit } = record;
   const more = {
     starting: reason && `needs you: a dialog is open (${reason})`,
-    live: activity === "waiting" ? `needs you: ${record.waitingFor || "it requests something"}` : ACTIVITIES[activity],
+    live: activity === "waiting" ? `Needs you: ${record.waitingFor || "it requests something"}` : ACTIVITIES[activity],
     parked: reason || "it can be resumed",
     exited: exit ? `with the status ${count(exit)}` : "",
     crashed: reason,
     lost: `${record.host} is away`,
   }[state];
   return [STATES[state] ?? state, more].filter(Boolean).join(" · ");
+}
+
+/** Return the icon for the state of a terminal, which is null if none was opened. */
+export function shapeOf(record) {
+  if (!record) return "terminal";
+  if (needsPerson(record)) return "asks";
+  return record.state === "live" ? { busy: "works", idle: "unread" }[record.activity] ?? "waits" : SHAPES[record.state] ?? "waits";
 }
 
 /** Return whether a terminal waits for a person: with a question, or with a dialog at its start. */

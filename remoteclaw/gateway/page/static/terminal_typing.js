@@ -1,26 +1,27 @@
 // The keyboard input of a terminal: sends keys, composed text and pastes in order.
 
 import { button, el } from "./dom.js";
+import { iconButton } from "./icons.js";
 import { keyOf, keyOfBar, keysOfText } from "./terminal_keys.js";
 
 /** How many keys are sent in one call, and the longest paste, in characters. */
 const MAX_KEYS = 256, MAX_PASTE_CHARS = 100_000;
 /** The buttons of the key bar: text, key and label. */
 const BAR = [["Esc", "esc", "Escape"], ["Tab", "tab", "Tab"], ["Ctrl"], ["←", "left", "Left"], ["↑", "up", "Up"], ["↓", "down", "Down"], ["→", "right", "Right"],
-  ["⌫", "backspace", "Backspace"], ["⏎", "enter", "Enter"]];
+  ["|", "|", "Bar"], ["/", "/", "Slash"], ["⌫", "backspace", "Backspace"], ["⏎", "enter", "Enter"]];
 
 /**
  * Return the input field and the key bar. `send(keys)` types them, `onRefused(error)`
- * receives a refusal, `hasSelection()` returns whether Ctrl-C copies, `leave()` moves the focus away,
- * and `onInput()` is called before each input.
+ * receives a refusal, `onFiles(files)` receives pasted files, `hasSelection()` returns whether Ctrl-C copies,
+ * `leave()` moves the focus away, `search()` opens the search, and `onInput()` is called before each input.
  */
-export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput }) {
+export function terminalKeyboard({ send, onRefused, onFiles, hasSelection, leave, search, onInput }) {
   const field = el("textarea", { class: "tty-keys", rows: "1", "aria-label": "Type into the terminal", autocomplete: "off", autocapitalize: "off",
     autocorrect: "off", spellcheck: "false", "data-gramm": "false", disabled: true });
   const controlKey = button("Ctrl", () => hold(!isHeld()), { "aria-pressed": "false", "aria-label": "Control, for the next key" });
   const bar = el("div", { class: "tty-keybar", role: "toolbar", "aria-label": "Keys" }, BAR.map(([text, name, label]) => name
     ? button(text, () => { enqueue(keyOfBar(name, isHeld())); hold(false); }, { "aria-label": label })
-    : controlKey));
+    : controlKey), iconButton("copy", "Paste", pasteClipboard));
   let queue = [];  // the unsent input, as items of `terminals.type`
   let isSending = false, isScheduled = false;
 
@@ -64,6 +65,19 @@ export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput
     if (text) enqueue(`p:${text}`);
   }
 
+  /** Paste what the clipboard has: a picture or a text. */
+  async function pasteClipboard() {
+    try {
+      for (const item of await navigator.clipboard.read()) {
+        const kind = item.types.find((type) => type.startsWith("image/"));
+        if (item.types.includes("text/plain")) paste(await (await item.getType("text/plain")).text());
+        else if (kind) onFiles([new File([await item.getType(kind)], `picture.${kind.split("/")[1]}`, { type: kind })]);
+      }
+    } catch {  // pages have no clipboard over plain HTTP, and people may refuse
+      onRefused(new Error("Your browser doesn't let this page read the clipboard: hold the field at the bottom, and paste there."));
+    }
+  }
+
   /** Send the text of the field; several lines are sent as one paste. */
   function sendText(inputType = "") {
     const text = field.value;
@@ -80,6 +94,7 @@ export function terminalKeyboard({ send, onRefused, hasSelection, leave, onInput
     event.preventDefault();
     event.stopPropagation();  // Escape must not close the drawer
     if (key === "leave") leave();
+    else if (key === "search") search();
     else enqueue(key);
   });
   field.addEventListener("beforeinput", (event) => {  // on-screen keyboards send no usable keydown

@@ -1,20 +1,23 @@
-// The view of a terminal: its screen, and above it the scrollback.
+// The view of a terminal: its screen, above it the scrollback, and the search in both.
 
 import { button, el, problemLine, setMessage } from "./dom.js";
+import { icon } from "./icons.js";
 import { chunkAbove, ScreenState } from "./terminal_model.js";
 import { drawRow, rowOf, selectedText, setMeasuringFont } from "./terminal_rows.js";
+import { terminalSearch } from "./terminal_search.js";
 
-/** The font size for the user who types, and the smallest one for others. */
-const OWN_PX = 14, MIN_PX = 7;
+/** The font size for the user who types, on a wide and on a narrow screen, and the smallest one for others: then the screen pans. */
+const WIDE_PX = 14, NARROW_PX = 12, MIN_PX = 11, NARROW = 520;
 /** How close to the beginning of the scrollback counts as being there. */
 const NEAR_PX = 40;
 const MIN_SIZE = { cols: 20, rows: 5 }, MAX_SIZE = { cols: 500, rows: 200 };
 
 /**
- * Return a view. `fetchRows(start, count)` resolves to rows of the scrollback, `field` is the input
- * field, placed at the cursor, and `onResize(size)` receives the size of the user who types.
+ * Return a view. `fetchRows(start, count)` resolves to rows of the scrollback, and `find(text)` to a result of
+ * `terminals.search`; without them there is only the screen. `field` is the input field, placed at the cursor, and
+ * `onResize(size)` receives the size of the user who types.
  */
-export function terminalView({ fetchRows, field, onResize }) {
+export function terminalView({ fetchRows, find, field, onResize }) {
   const state = new ScreenState();
   const cursor = el("div", { class: "tty-cursor", "aria-hidden": "true", hidden: true });
   const lines = el("div", { class: "tty-lines" });
@@ -27,23 +30,26 @@ export function terminalView({ fetchRows, field, onResize }) {
     ontouchstart: ({ touches }) => { touchedAt = touches[0].clientY; },
     ontouchmove: ({ touches }) => { if (touches[0].clientY - touchedAt > NEAR_PX) scrollBack(); },
     onkeydown: ({ key, target }) => { if (target === scroller && ["PageUp", "ArrowUp", "Home"].includes(key)) scrollBack(); } }, scrollback, screen, probe);
-  const backButton = button("Back to now ↓", backToNow, { class: "tty-now", hidden: true });
-  const element = el("div", { class: "tty-view" }, scroller, backButton, problem);
+  const backButton = button([icon("down"), "Back to now"], backToNow, { class: "tty-now", hidden: true });
+  const search = find && terminalSearch({ find, show: showRow, rows: shownRows, onClose: () => { backToNow(); focusBack(); } });
+  const element = el("div", { class: "tty-view" }, scroller, backButton, search?.element, problem);
   const dirty = new Set();
   let isDrawn = true, isBack = false, isOwn = false, isFetching = false;
-  let first = 0;  // the oldest row of the scrollback that is shown
+  let first = 0, total = 0;  // the oldest row of the scrollback that is shown, and the number of its rows when it was opened
   let touchedAt = 0;  // where a touch began
+  let isPlaced = false;  // whether a screen that is larger than the window was panned to its cursor
   let reported = "";  // the size that was reported last
   let timer = null;
+  let focusBack = () => scroller.focus({ preventScroll: true });
 
-  /** Apply a frame; return false after a gap. */
+  /** Apply a frame; return the set of the rows that it changes, null after a gap. */
   function apply(frame) {
     const changed = state.apply(frame);
-    if (!changed) return false;
+    if (!changed) return null;
     for (const row of changed) dirty.add(row);
     if (isDrawn) requestAnimationFrame(draw);
     isDrawn = false;
-    return true;
+    return changed;
   }
 
   function draw() {
@@ -61,17 +67,30 @@ export function terminalView({ fetchRows, field, onResize }) {
     screen.style.setProperty("--row", row);
     screen.style.setProperty("--col", col);
     fit();
+    panToCursor();
+  }
+
+  /** Pan a screen that is larger than the window: at first to the cursor, and for the user who types with it. */
+  function panToCursor() {
+    if (!state.rows || !scroller.clientHeight || (isPlaced && !isOwn)) return;
+    isPlaced = true;
+    const { height, width } = cellOf(parseFloat(getComputedStyle(scroller).fontSize));
+    const below = (state.cursor.row + 2) * height - scroller.clientHeight, right = (state.cursor.col + 2) * width - scroller.clientWidth;
+    if (scroller.scrollTop < below) scroller.scrollTop = below;
+    if (isOwn && scroller.scrollLeft < right) scroller.scrollLeft = right;
   }
 
   // -- sizes ----------------------------------------------------------------------------------------
 
-  /** Set the font size; for users who watch, all columns and rows have to fit into the window. */
+  const ownPx = () => (scroller.clientWidth < NARROW ? NARROW_PX : WIDE_PX);
+
+  /** Set the font size; for users who watch, all columns and rows fit into the window unless the letters would be too small. */
   function fit() {
     if (!scroller.clientWidth) return;  // the view is hidden
-    const cell = cellOf(OWN_PX);
+    const most = ownPx(), cell = cellOf(most);
     const wide = (scroller.clientWidth - cell.around) / (cell.width * state.cols);
     const high = (scroller.clientHeight - cell.above) / (cell.height * state.rows);
-    const px = isOwn || !state.cols ? OWN_PX : Math.min(OWN_PX, Math.max(MIN_PX, OWN_PX * Math.min(wide, high)));
+    const px = isOwn || !state.cols ? most : Math.min(WIDE_PX, Math.max(MIN_PX, most * Math.min(wide, high)));
     element.style.setProperty("--size", `${Math.floor(px * 10) / 10}px`);
   }
 
@@ -87,7 +106,7 @@ export function terminalView({ fetchRows, field, onResize }) {
   /** Return the columns and rows that fit into the window; null while the view is hidden. */
   function room() {
     if (!scroller.clientWidth || !scroller.clientHeight) return null;
-    const { width, height, around, above } = cellOf(OWN_PX);
+    const { width, height, around, above } = cellOf(ownPx());
     const within = (name, value) => Math.min(MAX_SIZE[name], Math.max(MIN_SIZE[name], Math.floor(value)));
     return { cols: within("cols", (scroller.clientWidth - around) / width), rows: within("rows", (scroller.clientHeight - above) / height) };
   }
@@ -116,15 +135,20 @@ export function terminalView({ fetchRows, field, onResize }) {
 
   function onScroll() {
     if (isBack && scroller.scrollTop < NEAR_PX) loadOlder();
-    else if (isBack && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 2 && scrollback.children.length) backToNow();
+    else if (isBack && !search?.isOpen() && scroller.scrollTop + scroller.clientHeight > scroller.scrollHeight - 2 && scrollback.children.length) backToNow();
   }
 
   async function scrollBack() {
-    if (isBack || !state.history || scroller.scrollTop > NEAR_PX) return;
+    if (isBack || !fetchRows || !state.history || scroller.scrollTop > NEAR_PX) return;
+    freeze(state.history);
+    await loadOlder();
+  }
+
+  /** Stop drawing, so that rows of the scrollback can be shown; `rows` is the number of its rows. */
+  function freeze(rows) {
     isBack = true;
     backButton.hidden = false;
-    first = state.history;
-    await loadOlder();
+    first = total = rows;
   }
 
   async function loadOlder() {
@@ -139,6 +163,7 @@ export function terminalView({ fetchRows, field, onResize }) {
       scrollback.prepend(...rows.map(rowOf));
       first = chunk.start;
       scroller.scrollTop = scroller.scrollHeight - distance - NEAR_PX;
+      search?.mark();
     } catch (error) {
       setMessage(problem, error.message);
     } finally {
@@ -153,7 +178,33 @@ export function terminalView({ fetchRows, field, onResize }) {
     setMessage(problem, "");
     scrollback.replaceChildren();
     draw();
-    scroller.scrollTop = 0;
+    scroller.scrollTop = scroller.scrollLeft = 0;
+    isPlaced = false;
+    panToCursor();
+  }
+
+  // -- the search -----------------------------------------------------------------------------------
+
+  /** Return the element of each row that is shown, by its number: 0 is the oldest row that is kept. */
+  function shownRows() {
+    const start = isBack ? first : state.history;
+    return new Map([...scrollback.children, ...lines.children].map((row, index) => [start + index, row]));
+  }
+
+  /** Show a row by its number in a scrollback of `rows` rows. */
+  async function showRow(row, rows) {
+    if (rows !== undefined && (!isBack || rows !== total)) {
+      backToNow();
+      freeze(rows);
+    }
+    while (isBack && row < first) {
+      const before = first;
+      await loadOlder();
+      if (first === before) return null;
+    }
+    const shown = shownRows().get(row);
+    if (shown) scroller.scrollTop += shown.getBoundingClientRect().top - scroller.getBoundingClientRect().top - scroller.clientHeight / 2;
+    return shown;
   }
 
   // -- the selection --------------------------------------------------------------------------------
@@ -172,7 +223,10 @@ export function terminalView({ fetchRows, field, onResize }) {
   function prepare() {
     setMeasuringFont(scroller);
     fit();
+    isPlaced = false;
+    panToCursor();
   }
 
-  return { element, scroller, state, apply, setOwn, room, prepare, backToNow, hasSelection: () => Boolean(selected()) };
+  return { element, scroller, state, apply, setOwn, room, prepare, backToNow, hasSelection: () => Boolean(selected()),
+    search: (from) => { focusBack = from ?? focusBack; search?.open(); } };
 }
