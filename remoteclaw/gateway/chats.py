@@ -18,6 +18,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.web import ChatEvent, WebChats, parse_chat_name
 from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.page.notifier import Notifier
+from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import DEFAULT_ACCOUNT, stream_order
 
@@ -61,17 +62,23 @@ class Chats:
     """The chats that clients have open at this gateway, and the delivery to all chats."""
 
     def __init__(
-        self, fleet: Fleet, home: Home, config: Callable[[], Config], feeds: Feeds
+        self,
+        fleet: Fleet,
+        home: Home,
+        config: Callable[[], Config],
+        feeds: Feeds,
+        terminals: HostTerminals,
     ) -> None:
         self._fleet = fleet
         self._config = config
         self._open: dict[str, _OpenChat] = {}
         self._visible: dict[EventReceiver, str] = {}
         """The clients whose chat is in view, each with the id of its token."""
-        self._notifier = Notifier(fleet, home, config, self._is_seen)
+        self._notifier = Notifier(fleet, home, config, self._is_seen, terminals, self._is_watching)
         self._is_listening = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         feeds.add_listener(keys.WEB_UPDATES, self._handle_announcement)
+        feeds.add_listener(keys.TERMINAL_UPDATES, self._handle_terminal)
 
     async def run(self) -> None:
         """Deliver replies, until cancelled; one gateway of several does so."""
@@ -159,6 +166,10 @@ class Chats:
             self._visible.get(client) == token for client in opened.clients
         )
 
+    def _is_watching(self, client: EventReceiver, token: str) -> bool:
+        """Return whether a client is the browser with the token `token`, and its page in view."""
+        return self._visible.get(client) == token
+
     def leave(self, client: EventReceiver) -> None:
         """Send no more events to a client."""
         self._close(client)
@@ -180,6 +191,10 @@ class Chats:
             event_id, _, chat = announced.decode(errors="replace").partition(" ")
             self._schedule_sending(chat)
             self._notifier.enqueue(self._tasks, chat, event_id)
+
+    def _handle_terminal(self, sid: bytes | None) -> None:
+        if sid is not None and self._tasks is not None:
+            self._notifier.note_terminal(self._tasks, sid.decode(errors="replace"))
 
     def _schedule_sending(self, *chats: str) -> None:
         """Start to send the new events of chats to their clients."""

@@ -74,7 +74,7 @@ class Gateway:
         self.calls = Calls()
         self.feeds = Feeds(fleet)
         self.terminals = HostTerminals(fleet, home, config, self.feeds)
-        self.chats = Chats(fleet, home, config, self.feeds)
+        self.chats = Chats(fleet, home, config, self.feeds, self.terminals)
         self.dispatcher = Dispatcher(
             fleet,
             home,

@@ -1,8 +1,9 @@
-"""Notifies browsers by Web Push of messages in chats that their user does not have in view.
+"""Notifies browsers by Web Push of messages and waiting terminals that their user doesn't see.
 
 Each gateway receives all events of the page's chats, and notifies the browsers that have subscribed
 at this gateway: a browser's push service accepts messages only from the server that it subscribed
-to.
+to. When a terminal waits for a person, the gateway that shows it notifies the user who has opened
+it, and the user of its chat on the page; what that chat gets about it is then not notified again.
 """
 
 import asyncio
@@ -17,20 +18,25 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from remoteclaw.channels.web.profile import CHANNEL, person_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.push_subscriptions import PushSubscription
+from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.fleet.web import ChatEvent, parse_chat_name
 from remoteclaw.gateway.auth.token_file import TokenFile
 from remoteclaw.gateway.conversations import Conversations
+from remoteclaw.gateway.feeds import EventReceiver
 from remoteclaw.gateway.page.html import html_of
+from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.host.fetch import post
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.terminal import one_line
 from remoteclaw.host.tokens import digest
+from remoteclaw.tty.handover import needs_person_notice
 
 if TYPE_CHECKING:
     from remoteclaw.gateway.page.webpush import ServerKey
@@ -76,12 +82,22 @@ class Notifier:
         home: Home,
         config: Callable[[], Config],
         is_seen: Callable[[str, str], bool],
+        terminals: HostTerminals,
+        is_watching: Callable[[EventReceiver, str], bool],
     ) -> None:
-        """`is_seen(chat, token)` returns whether a chat is in view in the browser with a token."""
+        """`is_seen(chat, token)` returns whether a chat is in view in the browser with a token.
+
+        `is_watching(connection, token)` returns whether a connection is that of this browser, and
+        its page is in view.
+        """
         self._fleet = fleet
         self._home = home
         self._config = config
         self._is_seen = is_seen
+        self._terminals = terminals
+        self._is_watching = is_watching
+        self._activities: dict[str, str] = {}
+        """What each terminal that this gateway shows did last, as far as it is known."""
         self._queues: dict[str, deque[tuple[str, str]]] = {}
         """The chats and ids of each person's queued events."""
 
@@ -107,6 +123,49 @@ class Notifier:
                 log.error("no browser is notified of a message on the page: %s", frames_of(error))
         del self._queues[person]
 
+    def note_terminal(self, tasks: asyncio.TaskGroup, sid: str) -> None:
+        """Notify once of a terminal that has begun to wait for a person, in a task."""
+        record = self._terminals.held_record(sid)
+        if record is None:
+            self._activities.pop(sid, None)
+            return
+        before = self._activities.get(sid)
+        if record.activity == "unknown" and before:  # does not mean that the dialog is closed
+            return
+        self._activities[sid] = record.activity
+        # A gateway that begins with a waiting terminal may follow one that has notified already.
+        if record.activity == "waiting" and before not in (None, "waiting"):
+            tasks.create_task(self._notify_of_terminal(record))
+
+    async def _notify_of_terminal(self, record: TerminalRecord) -> None:
+        people = {person_id(record.by, is_admin=is_admin) for is_admin in (True, False)}
+        if record.key.provider == CHANNEL:
+            people.add(record.key.user)
+        place = f"#/s/{record.sid}/terminal"
+        try:
+            key = await asyncio.to_thread(server_key, self._home, create=False)
+            if key is None:
+                return
+            view = await self._fleet.sessions.view(record.sid)
+            text = needs_person_notice(record.waiting_for)
+            content = _content((view and view.name) or record.agent, text, place)
+            watching = self._terminals.connections_of(record.sid)
+            for person in people:
+                async for browser in self._fleet.push_subscriptions.of(person):
+                    is_watched = any(self._is_watching(one, browser.token) for one in watching)
+                    is_for = record.agent in (browser.agents or (record.agent,))
+                    if browser.server_key == key.public and is_for and not is_watched:
+                        await self._send(key, person, browser, place, content)
+        except (RedisUnavailable, RedisRefused, StateDirectoryError) as error:
+            log.warning("no browser is notified of a waiting terminal: %s", error)
+        except Exception as error:  # noqa: BLE001 - any record may be in Redis
+            log.error("no browser is notified of a waiting terminal: %s", frames_of(error))
+
+    def _is_of_waiting_terminal(self, event: ChatEvent) -> bool:
+        """Whether an event is of a session whose terminal waits here, which was notified of."""
+        record = self._terminals.held_record(event.about["sid"])
+        return record is not None and record.activity == "waiting"
+
     async def _notify(self, chat: str, event_id: str) -> None:
         key = await asyncio.to_thread(server_key, self._home, create=False)  # imports are slow
         if key is None:
@@ -120,29 +179,31 @@ class Notifier:
         event = await self._fleet.web.find(chat, event_id) if browsers else None
         if event is None or not event.about.get("notifies"):
             return
+        if self._is_of_waiting_terminal(event):
+            return
         agent = await Conversations(self._fleet.web, person, self._config()).agent_of(conversation)
-        content = orjson.dumps(await self._notification_of(chat, event))
+        content = await self._notification_of(chat, event)
         async with asyncio.TaskGroup() as tasks:
             for browser in (each for each in browsers if agent in (each.agents or (agent,))):
                 tasks.create_task(self._send(key, person, browser, chat, content))
 
-    async def _notification_of(self, chat: str, event: ChatEvent) -> dict[str, str]:
+    async def _notification_of(self, chat: str, event: ChatEvent) -> bytes:
         """Return the notification of an event, for the page's service worker."""
         about, (_, conversation) = event.about, parse_chat_name(chat)
         view = await self._fleet.sessions.view(about["sid"])
         agent = view.key.agent if view else "RemoteClaw"
         text = one_line(_plain(about["text"][:MAX_SOURCE_CHARS]))
         text = text or ", ".join(file["name"] for file in about["files"])
-        return {
-            "title": one_line((view and view.name) or agent, max_chars=MAX_TITLE_CHARS),
-            "body": one_line(text, max_chars=MAX_TEXT_CHARS),
-            "place": f"#/c/{conversation}" if conversation else "#/",
-        }
+        place = f"#/c/{conversation}" if conversation else "#/"
+        return _content((view and view.name) or agent, text, place)
 
     async def _send(
-        self, key: "ServerKey", person: str, browser: PushSubscription, chat: str, content: bytes
+        self, key: "ServerKey", person: str, browser: PushSubscription, about: str, content: bytes
     ) -> None:
-        """Send to one browser; remove its subscription if the push service does not know it."""
+        """Send to one browser; remove its subscription if the push service does not know it.
+
+        A message replaces an undelivered one that is `about` the same.
+        """
         from remoteclaw.gateway.page.webpush import encrypt_message
 
         hosts = self._config().gateway.hosts
@@ -155,7 +216,7 @@ class Notifier:
             "Content-Type": "application/octet-stream",
             "TTL": str(KEPT_S),
             "Urgency": "high",  # otherwise a sleeping phone is notified when it wakes next
-            "Topic": digest(chat)[:32],  # a newer message of the chat replaces an undelivered one
+            "Topic": digest(about)[:32],
         }
         try:
             message = encrypt_message(content, browser.public_key, browser.auth)
@@ -170,6 +231,17 @@ class Notifier:
         if problem:  # the whole address is secret: anyone who knows it can send to the browser
             host = urlsplit(browser.endpoint).hostname
             log.warning("a notification was not sent through %s: %s", host, problem)
+
+
+def _content(title: str, text: str, place: str) -> bytes:
+    """Return a notification for the page's service worker; a tap opens `place`."""
+    return orjson.dumps(
+        {
+            "title": one_line(title, max_chars=MAX_TITLE_CHARS),
+            "body": one_line(text, max_chars=MAX_TEXT_CHARS),
+            "place": place,
+        }
+    )
 
 
 def _plain(markdown: str) -> str:

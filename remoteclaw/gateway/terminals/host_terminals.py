@@ -7,7 +7,7 @@ attached last. If that gateway is killed, the next one continues where it was.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from dataclasses import asdict
 from typing import Literal
 
@@ -130,6 +130,11 @@ class HostTerminals:
                 del self._listeners[sid]
             if viewers := self._viewers.get(sid):
                 viewers.note_leaving()
+
+    def connections_of(self, sid: str) -> Collection[ViewerConnection]:
+        """Return the connections over which a terminal of this host is watched."""
+        viewers = self._viewers.get(sid)
+        return viewers.connections if viewers else ()
 
     def held_record(self, sid: str) -> TerminalRecord | None:
         """Return the record of a terminal that this gateway maintains, without reading Redis."""

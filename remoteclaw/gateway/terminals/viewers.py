@@ -72,6 +72,11 @@ class TerminalViewers:
         return len(self._connected) + len(self._listeners)
 
     @property
+    def connections(self) -> Collection[ViewerConnection]:
+        """The connections of the viewers, without the event streams."""
+        return tuple(self._connected)
+
+    @property
     def user_count(self) -> int:
         """The number of viewers without guests, for whom no terminal is kept open."""
         return self.count - self._guest_count

@@ -22,6 +22,8 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.page import notifier
 from remoteclaw.gateway.page.webpush import encrypt_message
 from remoteclaw.host.fetch import post
+from remoteclaw.runtimes import RUNTIMES
+from remoteclaw.tty.handover import needs_person_notice
 from tests.support.bridges import claude_script
 from tests.support.browser import PHONE, log_out, logged_in
 from tests.support.doors import Door, Refused, RpcClient, opened
@@ -29,6 +31,7 @@ from tests.support.pages import Login, chat_key, login, paged
 from tests.support.pushes import PushService, opened_by, push_service
 from tests.support.requests import QUESTIONS
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime, held_terminal
 from tests.support.waiting import eventually
 
 #: The example of RFC 8291, section 5 and appendix A.
@@ -453,3 +456,43 @@ async def test_without_the_push_extra_no_notifications_are_offered(
         assert await page.call("push.key") == {"key": None}
         with pytest.raises(Refused, match="cryptography>"):
             await page.call("push.subscribe", PushService(url="https://a.org").subscription())
+
+
+async def test_a_terminal_that_waits_is_pushed_once_and_not_to_who_watches_it(
+    stack: Stack, service: PushService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notice in the chat is not pushed as well; a tap opens the terminal."""
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
+    async with held_terminal(stack) as held, opened(stack) as door:
+        gateway = door.gateway
+        assert gateway is not None
+        await eventually(
+            lambda: (one := gateway.terminals.held_record(held.sid)) and one.activity == "idle"
+        )
+        await subscribed(stack, door, service, "phone")
+        desk = await subscribed(stack, door, service, "desk")
+        asking = {"sid": held.sid, "keys": ["t:ask", "k:enter"]}
+
+        async def answered(activity: str) -> bool:
+            return bool((await page.call("terminals.get", {"sid": held.sid}))["activity"] == activity)
+
+        async with paged(door, desk) as page:
+            await page.call("chat.open", {"sessionKey": str(held.session)})
+            await page.call("terminals.watch", {"sid": held.sid})
+            await page.call("push.visible", {"isVisible": True})
+            await page.call("terminals.type", asking)
+            first = await service.next()
+            await delivered(page, f"{needs_person_notice('permission to run the tool')}")
+            await page.call("terminals.type", {"sid": held.sid, "keys": ["k:enter"]})
+            await eventually(lambda: answered("idle"))
+            await page.call("push.visible", {"isVisible": False})
+            await page.call("terminals.type", asking)
+            both = [await service.next() for _ in range(2)]
+            await eventually(lambda: answered("waiting"))
+
+        said = {"title": ANY, "body": needs_person_notice("permission to run the tool")}
+        said |= {"place": f"#/s/{held.sid}/terminal"}
+        assert first == {"name": "phone", **said}
+        assert sorted(each["name"] for each in both) == ["desk", "phone"]
+        assert [{**each, "name": ""} for each in both] == [{**said, "name": ""}] * 2
+        assert service.told.empty()

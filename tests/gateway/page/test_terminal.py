@@ -195,9 +195,10 @@ async def test_one_viewer_types_and_a_takeover_is_visible(browser: Browser, stac
         logged_in(browser, stack, door, name="bob") as other,
     ):
         await expect(page.get_by_role("button", name="Terminal", exact=True)).to_be_visible()
-        await other.goto(f"{door.url}/#/s/{await page.evaluate(OWN_SESSION)}")
+        # As a tap on a notification opens it.
+        await other.goto(f"{door.url}/#/s/{await page.evaluate(OWN_SESSION)}/terminal")
+        await terminal_shown(page)
         for each in (page, other):
-            await terminal_shown(each)
             await expect(each.locator(".tty-people")).to_contain_text("Nobody types")
         await page.bring_to_front()
         await button(page, "Take control").click()

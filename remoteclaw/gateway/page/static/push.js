@@ -61,7 +61,7 @@ export function notifications(link) {
 
   /** Report to the gateway whether a chat is in view, and close the notifications of that chat. */
   async function reportVisibility() {
-    const isVisible = document.visibilityState === "visible" && /^(#\/?(c\/.*)?)?$/.test(location.hash);
+    const isVisible = document.visibilityState === "visible" && /^(#\/?([cs]\/.*)?)?$/.test(location.hash);
     if (link.scopes.includes("write")) link.call("push.visible", { isVisible }).catch(() => {});
     const worker = await navigator.serviceWorker?.getRegistration("/");
     for (const each of isVisible && await worker?.getNotifications() || []) {

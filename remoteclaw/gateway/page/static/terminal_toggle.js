@@ -38,6 +38,7 @@ export function terminalToggle(link, sessionKey, conversation) {
     pane?.close();
   }
 
-  if (sessionStorage.getItem(SHOWN + sessionKey)) show(true);  // it was shown before a reload
+  const isAsked = location.hash.startsWith("#/s/") && location.hash.endsWith("/terminal");  // by a notification
+  if (isAsked || sessionStorage.getItem(SHOWN + sessionKey)) show(true);  // it was shown before a reload
   return { element: toggle, close };
 }
