@@ -474,7 +474,9 @@ async def test_a_terminal_that_waits_is_pushed_once_and_not_to_who_watches_it(
         asking = {"sid": held.sid, "keys": ["t:ask", "k:enter"]}
 
         async def answered(activity: str) -> bool:
-            return bool((await page.call("terminals.get", {"sid": held.sid}))["activity"] == activity)
+            return bool(
+                (await page.call("terminals.get", {"sid": held.sid}))["activity"] == activity
+            )
 
         async with paged(door, desk) as page:
             await page.call("chat.open", {"sessionKey": str(held.session)})

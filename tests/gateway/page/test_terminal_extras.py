@@ -53,7 +53,7 @@ async def test_a_shared_screen_is_watched_without_a_login_until_it_is_revoked(
     async with (
         held_terminal(stack) as held,
         opened(stack) as door,
-        logged_in(browser, stack, door) as page,
+        logged_in(browser, stack, door, bypass_csp=True) as page,
     ):
         await session_shown(page, door, held.session)
         await button(page, "Take control").click()
@@ -64,6 +64,8 @@ async def test_a_shared_screen_is_watched_without_a_login_until_it_is_revoked(
         link = page.get_by_label("The link, which is shown only now")
         url = str(await eventually(link.input_value))
         assert url.startswith(f"{door.url}/watch#rcg_")
+        faults = [fault async for fault in faults_of(page)]
+        assert not faults, "\n".join(faults)
 
         strangers = await browser.new_context(viewport=PHONE, bypass_csp=True)
         guest = await strangers.new_page()

@@ -30,7 +30,8 @@ export function takeFiles(element, take) {
   const setOver = (count) => { depth = Math.max(0, count); element.classList.toggle("tty-over", depth > 0); };
   element.addEventListener("paste", (event) => {
     const files = filesOf(event.clipboardData);
-    if (!files.length || event.clipboardData.getData("text/plain")) return;  // a copied text may have a picture of itself
+    const isText = ["text/plain", "text/html"].every((type) => event.clipboardData.types.includes(type));
+    if (!files.length || isText) return;  // a copied text may have a picture of itself, a copied file has its name
     event.preventDefault();
     event.stopPropagation();
     take(files);

@@ -8,7 +8,7 @@ let made = 0;  // the popovers so far, for their ids
 /** Return a popover with `children`, and the button that opens it, which shows the icon `name`. */
 export function popover(name, label, ...children) {
   const id = `tty-popover-${made += 1}`;
-  const panel = el("div", { id, class: "tty-popover", popover: true, "aria-label": label }, children);
+  const panel = el("div", { id, class: "tty-popover", popover: true, role: "dialog", "aria-label": label }, children);
   const opener = iconButton(name, label, () => {}, { popovertarget: id });
   const onOpen = (listener) => panel.addEventListener("beforetoggle", ({ newState }) => { if (newState === "open") listener(); });
   onOpen(() => place(opener));

@@ -52,6 +52,7 @@ function makePane(link, sessionKey) {
   const people = el("p", { class: "tty-people" });
   const title = el("p", { class: "tty-title", dir: "auto" });
   const problem = problemLine(), outage = problemLine();
+  const progress = el("p", { class: "about", role: "status", hidden: true });
   const clipboard = clipboardOffer();
   const keyboard = terminalKeyboard({
     send: type,
@@ -94,7 +95,7 @@ function makePane(link, sessionKey) {
     el("div", { class: "tty-bar" }, mark, status, people, title,
       el("div", { class: "tty-actions" }, opening, take, give, seek, share.opener, menu.opener)),
     share.panel, menu.panel, picker,
-    el("div", { class: "tty-notes" }, outage, problem, clipboard.element),
+    el("div", { class: "tty-notes" }, outage, problem, progress, clipboard.element),
     view.element, keyboard.bar, composer);
 
   view.element.addEventListener("mouseup", () => {
@@ -270,7 +271,11 @@ function makePane(link, sessionKey) {
     if (typesAs === null) return setMessage(problem, "Take control first: then files go to the program.");
     const wanted = [...files];
     view.backToNow();
-    uploads = uploads.then(() => act([], () => dropFiles(link, { sid, sessionKey: record.sessionKey }, wanted)));
+    uploads = uploads.then(async () => {
+      setMessage(progress, `Uploading ${wanted.map((file) => file.name).join(", ")}…`);
+      await act([], () => dropFiles(link, { sid, sessionKey: record.sessionKey }, wanted));
+      setMessage(progress, "");
+    });
   }
 
   function search() {

@@ -8,7 +8,7 @@ import { terminalView } from "./terminal_view.js";
 const RETRY_MS = 2000;
 /** How long the gateway may send nothing: it sends a comment every 15 seconds. */
 const MAX_SILENCE_MS = 40_000;
-const WORDS = { busy: "The program works", waiting: "The program waits for an answer", idle: "The program waits for a message", unknown: "Open" };
+const WORDS = { busy: "Works", waiting: "Waits for an answer", idle: "Waits for a message", unknown: "Open" };
 /** The statuses after which the link shows nothing any more. */
 const OVER = [400, 401, 403, 404, 410];
 
@@ -21,7 +21,7 @@ let state = { state: "starting", activity: "unknown" };
 
 function show(text = "") {
   fill(mark, stateMark(text ? "failed" : shapeOf({ ...state, reason: "" }), ""));
-  status.textContent = text || (state.state === "starting" ? "The program starts" : WORDS[state.activity] ?? "Open");
+  status.textContent = text || (state.state === "starting" ? "Starting" : WORDS[state.activity] ?? "Open");
 }
 
 /** Show why the terminal is not shown any more, in place of it. */
@@ -92,7 +92,7 @@ function take(text) {
 }
 
 document.body.append(
-  el("header", { class: "tty-bar" }, el("span", { class: "brand" }, icon("mark"), el("span", { class: "unseen", text: "RemoteClaw" })), mark, status, about, title),
+  el("div", { class: "tty-bar", role: "banner" }, el("span", { class: "brand" }, icon("mark"), el("span", { class: "unseen", text: "RemoteClaw" })), mark, status, about, title),
   el("main", {}, el("h1", { class: "unseen", text: "A shared terminal" }), view.element));
 addEventListener("hashchange", () => location.reload());
 view.prepare();
