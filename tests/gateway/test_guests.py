@@ -25,6 +25,7 @@ from remoteclaw.host.tokens import digest
 from remoteclaw.runtimes import RUNTIMES
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.cockpit import SseStream
+from tests.support.command import run_command
 from tests.support.doors import Door, Refused, hello, opened, own_token
 from tests.support.promised import good_params
 from tests.support.signed import secret_file, signed
@@ -129,8 +130,8 @@ async def test_a_guests_token_opens_no_other_door(stack: Stack) -> None:
         async with door.connected(own_token(stack)) as client:
             token = (await client.call("terminals.share", {"sid": held.sid}))["token"]
         half, key = token[:-KEY_CHARS], token[-KEY_CHARS:]
-        as_page = {PAGE_HEADER: "1", KEY_HEADER: key, "Cookie": f"remoteclaw_{door.port}={half}"}
-        for headers in ({}, as_page, {**as_page, "Origin": door.url}):
+        cookie = {"Cookie": f"remoteclaw_{door.port}={half}", "Origin": door.url}
+        for headers in ({}, {PAGE_HEADER: "1", KEY_HEADER: key, **cookie}):
             for route in create_app(gateway).routes:
                 if isinstance(route, Route) and route.path != "/watch/screen":
                     await check_path(door, route, token, held.sid, headers)
@@ -275,3 +276,25 @@ async def test_only_who_may_type_shares_and_only_a_terminal_that_is_open(stack: 
                 with pytest.raises(Refused, match=r"FORBIDDEN|NOT_FOUND"):
                     await client.call("terminals.share", {"sid": held.sid})
     assert {"terminals.share", "terminals.links", "terminals.unshare"} <= set(HANDLERS)
+
+
+async def test_links_are_made_listed_and_revoked_on_the_command_line(stack: Stack) -> None:
+    async with held_terminal(stack) as held, opened(stack, is_private=True) as door:
+        gateway = door.gateway
+        assert gateway is not None
+        gateway.terminals.address = door.url
+        await eventually(lambda: gateway.terminals.held_record(held.sid))
+
+        async def share(*words: str) -> tuple[str, str]:
+            command = ("terminals", "share", held.sid, *words)
+            result = await asyncio.to_thread(run_command, *command, env=stack.env())
+            return result.stdout, result.stderr
+
+        link, about = await share("--hours", "0.5")
+        assert link.startswith(f"{door.url}/watch#rcg_")
+        assert about.startswith("Who has this link can watch until ")
+        (made,) = await stack.fleet.guest_links.of(held.place.turn)
+        assert made.expires_ms - made.created_ms == 30 * 60_000
+        assert made.id in (await share("--list"))[0]
+        assert (await share("--revoke"))[0] == "No link to this terminal is valid.\n"
+        assert await refusal(door, link.strip().partition("#")[2]) == (401, OVER)

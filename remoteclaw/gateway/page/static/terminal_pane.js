@@ -98,6 +98,8 @@ function makePane(link, sessionKey) {
     el("div", { class: "tty-notes" }, outage, problem, progress, clipboard.element),
     view.element, keyboard.bar, composer);
 
+  const empty = el("p", { class: "tty-empty", hidden: true, text: "This is the agent's own program, as you start it yourself in a shell. Open it to watch it and to type; the conversation stays the same." });
+  view.element.append(empty);
   view.element.addEventListener("mouseup", () => {
     if (typesAs !== null && !view.hasSelection()) keyboard.field.focus({ preventScroll: true });
   });
@@ -130,6 +132,7 @@ function makePane(link, sessionKey) {
     setText(status, isAway ? "Connection lost: trying again. This is the last screen." : isKnown ? stateOf(record, isElsewhere) : "Loading…");
     setText(people, isHere ? peopleOf(record, typesAs !== null) : "");
     setText(title, view.state.title || record?.title || "");
+    empty.hidden = isOpen || !isKnown || isAway || view.state.revision !== null;
     opening.hidden = isOpen || !isKnown || isAway || !may("write");
     opening.classList.toggle("resume", Boolean(record?.resumable));
     setText(opening, record?.resumable ? "Resume" : "Open terminal");

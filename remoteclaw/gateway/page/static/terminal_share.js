@@ -16,7 +16,7 @@ export function sharePanel(call) {
   const note = el("p", { class: "about", role: "status" }), problem = problemLine();
   const links = el("ul", { class: "tty-links" });
   const shared = popover("link", "Share this terminal",
-    el("p", { text: "Whoever has the link sees this screen until then, and nothing else: no earlier rows, no chat, no files. They can't type." }),
+    el("p", { text: "Whoever has the link sees this screen for as long as you choose, and nothing else: no earlier rows, no chat, no files. They can't type." }),
     el("div", { class: "setting" }, minutes, make), fresh, note, problem, links);
 
   shared.onOpen(() => {
