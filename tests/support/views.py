@@ -110,14 +110,15 @@ _MOVING = """() => document.getAnimations()
   .filter(({ effect }) => effect.getTiming().duration > 0).length"""
 _FIGURES = """() => ({
   paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0,
-  bytes: performance.getEntriesByType("resource").reduce((sum, one) => sum + one.encodedBodySize, 0),
+  bytes: performance.getEntriesByType("resource")
+    .reduce((sum, one) => sum + one.encodedBodySize, 0),
 })"""
 
 
 async def faults_of(page: Page, *, is_over: bool = False) -> AsyncIterator[str]:
     """Yield the accessibility faults that axe finds in the shown page."""
     is_there = await page.evaluate("'axe' in window")
-    rules = dict.fromkeys(_OF_WHOLE_PAGES if is_over else (), {"enabled": False})
+    rules = {key: {"enabled": False} for key in (_OF_WHOLE_PAGES if is_over else ())}
     found = await (Axe("0") if is_there else Axe()).run(page, options={"rules": rules})
     if found.violations_count:
         yield f"{page.url}: {found.generate_report()}"

@@ -10,9 +10,10 @@ import pytest
 from playwright.async_api import Browser, FilePayload, Page, expect
 
 from tests.support.bridges import claude_script
-from tests.support.browser import PHONE, faults_of, logged_in, write
+from tests.support.browser import PHONE, logged_in, write
 from tests.support.doors import opened
 from tests.support.stack import Stack
+from tests.support.views import faults_of
 
 #: claude with tools, files, a failure, and a request.
 AGENT = r"""

@@ -11,12 +11,13 @@ from playwright.async_api import Browser, Page, expect
 from remoteclaw.gateway.doors.guests import OVER
 from remoteclaw.protocols import FILES
 from remoteclaw.runtimes import RUNTIMES
-from tests.support.browser import PHONE, faults_of, logged_in
+from tests.support.browser import PHONE, logged_in
 from tests.support.casts import played, rows_of
 from tests.support.doors import opened
 from tests.support.panes import session_shown
 from tests.support.stack import Stack
 from tests.support.terminal_program import ProgramRuntime, held_terminal
+from tests.support.views import faults_of
 from tests.support.waiting import eventually
 
 #: Drops files on the terminal, or pastes them. Each has a name, and base64 content or a size.
