@@ -111,14 +111,14 @@ _MOVING = """() => document.getAnimations()
 _FIGURES = """() => ({
   paint: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0,
   bytes: performance.getEntriesByType("resource")
-    .reduce((sum, one) => sum + one.encodedBodySize, 0),
+    .reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0),
 })"""
 
 
 async def faults_of(page: Page, *, is_over: bool = False) -> AsyncIterator[str]:
     """Yield the accessibility faults that axe finds in the shown page."""
     is_there = await page.evaluate("'axe' in window")
-    rules = {key: {"enabled": False} for key in (_OF_WHOLE_PAGES if is_over else ())}
+    rules = {name: {"enabled": False} for name in (_OF_WHOLE_PAGES if is_over else ())}
     found = await (Axe("0") if is_there else Axe()).run(page, options={"rules": rules})
     if found.violations_count:
         yield f"{page.url}: {found.generate_report()}"
@@ -144,15 +144,18 @@ async def look_at(page: Page, view: View, url: str, directory: Path) -> AsyncIte
         await page.add_init_script(_SHIFTS)
         await page.goto(url)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
+        shifts = []
         if view.act:
             await expect(page.locator(".sessions a").first).to_be_attached()
+            shifts = await page.evaluate("shifts")  # what follows is caused by the person
             await view.act(page)
         await expect(page.locator(view.shows).first).to_be_visible()
         async for fault in faults_of(page, is_over=view.is_over):
             yield f"{view.name}, {name}: {fault}"
+        shifts = shifts if view.act else await page.evaluate("shifts")
         async for fault in layout_faults(page):
             yield f"{view.name}, {name}: {fault}"
-        for shift in await page.evaluate("shifts"):
+        for shift in shifts:
             yield f"{view.name}, {name}: it moved while it was loaded: {shift}"
         figures = await page.evaluate(_FIGURES)
         with (pictures / "figures.txt").open("a") as file:

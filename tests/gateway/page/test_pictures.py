@@ -65,7 +65,7 @@ async def test_every_view_is_accessible_still_and_whole_in_every_window(
         await add(stack.fleet, Schedule(every_s=3600), session=asked.session)
         badge = page.locator("nav .badge")
         await expect(badge).to_have_text("2")
-        assert await page.evaluate("document.getAnimations().length") > 0, "an agent is at work"
+        await page.wait_for_function("document.getAnimations().length")  # an agent is at work
         session = quote(str(second.session), safe="")
         for view in VIEWS:
             place = f"{door.url}/#/{view.place.format(session=session)}"

@@ -35,7 +35,7 @@ export function cronView(link) {
   let jobs = null, scheduler = "";
 
   function show() {
-    if (!jobs) return;
+    if (!jobs || !scheduler) return;  // both are shown together, so that nothing moves
     const lacksScheduler = jobs.length && scheduler === "absent";
     problem.hidden = !lacksScheduler;
     if (lacksScheduler) fill(problem, "No scheduler runs, so nothing is run by the clock: start ", el("code", { text: "remoteclaw up" }), ", or ", el("code", { text: "remoteclaw sweep" }), ".");
@@ -77,7 +77,7 @@ export function cronView(link) {
     ends.forEach((end) => end());
     ends = [
       link.follow("cron.list", {}, (result) => { jobs = result.jobs; show(); }, fail),
-      link.follow("cron.status", {}, (status) => { scheduler = status.scheduler; show(); }, fail),
+      link.follow("cron.status", {}, (status) => { scheduler = status.scheduler; show(); }, (error) => { scheduler = "unknown"; show(); fail(error); }),
     ];
     rows.forEach((row) => row.onConnected());
   }
