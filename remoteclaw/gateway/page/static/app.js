@@ -60,6 +60,10 @@ function setRinging(isRinging) {
 addEventListener("view-title", ({ detail }) => { title = detail; updateTitle(); });
 addEventListener("terminal-bell", () => setRinging(!document.hasFocus()));
 addEventListener("focus", () => setRinging(false));
+addEventListener("view-title", ({ detail }) => {
+  title = detail;
+  updateTitle();
+});
 
 /** Return a decoded part of the address; the part itself if it is malformed. */
 function decodedPart(part) {
