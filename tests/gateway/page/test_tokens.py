@@ -19,6 +19,7 @@ TEXTS = {
     "warn": (*GROUNDS, "warn-soft"),
     "on-accent": ("accent",),
     "on-bad": ("bad",),
+    "on-found": ("found",),
 }
 
 
