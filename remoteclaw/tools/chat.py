@@ -192,8 +192,8 @@ METHODS = (
     ),
     Method(
         name="chat.files",
-        description="Return paths in the workspace of a conversation's agent, with which a person "
-        "names files in a message.",
+        description="Return paths in the workspace of a conversation's agent on the gateway's "
+        "computer, with which a person names files in a message.",
         params=FilesParams,
         result=WorkspaceFiles,
         scope="write",

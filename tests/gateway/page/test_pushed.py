@@ -156,18 +156,18 @@ async def test_two_tabs_show_the_right_number_after_a_frozen_and_a_killed_gatewa
     async with gateway_process(stack) as (door, gateway), logged_in(browser, stack, door) as page:
         tabs = [page, await page.context.new_page()]
         await tabs[1].goto(door.url)
-        await has_title(tabs, "(1) Chat")
+        await has_title(tabs, "(1) New conversation")
         gateway.send_signal(signal.SIGSTOP)
         await change(opened=2)
         gateway.send_signal(signal.SIGCONT)
-        await has_title(tabs, "(2) Chat")
+        await has_title(tabs, "(2) New conversation")
         gateway.kill()
         gateway.wait()
         await change(opened=3)
         stack.configure(gateway={"port": door.port})
         async with gateway_process(stack):
-            await has_title(tabs, "(3) Chat")
+            await has_title(tabs, "(3) New conversation")
             await change(opened=1)
-            await has_title(tabs, "(1) Chat")
+            await has_title(tabs, "(1) New conversation")
             await stack.fleet.sessions.stop(turn[1].session.sid)
-            await has_title(tabs, "Chat")
+            await has_title(tabs, "New conversation")

@@ -46,6 +46,7 @@ export function chatView(link, requests, conversation = null) {
     actions: panel,
     below: writing.element,
   });
+  frame.element.classList.add("own-chat");  // the person's own messages need no name
   const hint = el("div", { class: "empty" });
   frame.messages.after(hint);
   const elements = new Map();  // the element of each message, by its id
