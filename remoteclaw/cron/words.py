@@ -229,12 +229,14 @@ class _Text:
             return Schedule(cron=f"{times[0].minute} {hours} {fields}", tz=self._zone)
         if len(times) > 1:
             raise _unknown(self._given)
-        moments = [datetime.combine(day, times[0]) for day in dates or ()]
+        moments = [datetime.combine(day, times[0], self._now.tzinfo) for day in dates or ()]
         if not moments:
             raise ScheduleRefused(NO_DATE.format(text=self._given))
-        now = self._now.replace(tzinfo=None)
-        moment = next((moment for moment in moments if moment > now), moments[-1])
-        return Schedule(at=moment.isoformat(timespec="minutes"), tz=self._zone)
+        # By timestamps: in the hour that is repeated, both passes have the same time of day.
+        now_s = self._now.timestamp()
+        moment = next((each for each in moments if each.timestamp() > now_s), moments[-1])
+        at = moment.replace(tzinfo=None).isoformat(timespec="minutes")
+        return Schedule(at=at, tz=self._zone)
 
     def _fields(self, text: str) -> str | None:
         """Return the last three fields of an expression for days that recur; None for others."""

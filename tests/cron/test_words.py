@@ -1,5 +1,6 @@
 """Schedules in words: what each form means, what is refused, and the words of a schedule."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -163,6 +164,9 @@ def test_a_time_that_comes_once_is_the_next_one(text: str, time: str) -> None:
         ("in 45 minutes", "2026-03-29T01:30+01:00", "2026-03-29T03:15:00+02:00"),
         ("tomorrow at 2:30", "2026-03-28T12:00+01:00", "2026-03-29T03:30:00+02:00"),
         ("every day at 2:30", "2026-03-28T12:00+01:00", "2026-03-29T03:00:00+02:00"),
+        # Of a repeated time, the first one counts, and that is past in the second pass.
+        ("at 2:30", "2026-10-25T02:15+02:00", "2026-10-25T02:30:00+02:00"),
+        ("at 2:30", "2026-10-25T02:15+01:00", "2026-10-26T02:30:00+01:00"),
         # At midnight in Berlin, it is still the day before in UTC.
         ("tomorrow at 9", "2026-11-27T23:30Z", "2026-11-29T09:00:00+01:00"),
     ],
@@ -320,13 +324,14 @@ def test_minutes_from_now_are_elapsed_time_in_any_zone(
 
 
 @given(now_ms=MOMENTS, hour=st.integers(0, 23), minute=st.integers(0, 59), zone=ZONES)
-def test_a_time_of_day_comes_within_a_day_by_the_clock_on_the_wall(
+def test_a_time_of_day_is_the_next_one_in_any_zone(
     now_ms: int, hour: int, minute: int, zone: str
 ) -> None:
     schedule = read_schedule(f"at {hour}:{minute:02}", now_ms, zone)
 
-    now = datetime.fromtimestamp(now_ms / 1000, tz=ZoneInfo(zone)).replace(tzinfo=None)
-    due = datetime.fromisoformat(schedule.at or "")
-    assert (due.hour, due.minute) == (hour, minute)
-    assert timedelta(0) < due - now <= timedelta(days=1)
+    due_ms, later = schedule.first(now_ms), datetime.fromisoformat(schedule.at or "")
+    assert (later.hour, later.minute) == (hour, minute)
+    assert now_ms < due_ms <= now_ms + 26 * 3_600_000  # a day with a change of the clocks
+    with pytest.raises(ScheduleRefused):  # a day earlier, it is past
+        replace(schedule, at=str(later - timedelta(days=1))).first(now_ms)
     assert read_schedule(in_words(schedule), now_ms, zone).at == schedule.at
