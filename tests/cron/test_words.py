@@ -1,5 +1,6 @@
 """Schedules in words: what each form means, what is refused, and the words of a schedule."""
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ from remoteclaw.cron.words import (
     split_schedule,
 )
 from remoteclaw.errors import ScheduleRefused
+from tests.support.agents import ROOT
 from tests.support.rows import for_each
 
 BERLIN = "Europe/Berlin"
@@ -193,6 +195,16 @@ def test_words_near_a_clock_change_and_near_midnight(text: str, now: str, time: 
 )  # fmt: skip
 def test_everything_else_is_refused_with_one_sentence(text: str, template: str) -> None:
     assert refusal(text) == template.format(text=text, examples=EXAMPLES)
+
+
+def test_the_examples_of_the_refusal_and_of_the_page_are_schedules() -> None:
+    page = (ROOT / "docs/cron.md").read_text().partition("| words | the job is due |")[2]
+    rows = [line.split("|")[1] for line in page.partition("\n\n")[0].splitlines()[2:]]
+    examples = [*re.findall("“(.+?)”", EXAMPLES), *re.findall("`(.+?)`", "".join(rows))]
+
+    assert len(examples) == 30
+    for text in examples:
+        assert read(text).first(ms(NOW)) > ms(NOW), text
 
 
 def test_a_refusal_names_the_part_that_is_wrong() -> None:

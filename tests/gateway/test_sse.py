@@ -75,7 +75,7 @@ async def test_the_stream_of_a_session_without_a_terminal_follows_its_turns(stac
         cockpit = Cockpit(door, own_token(stack))
         async with cockpit.stream(f"/sessions/{first.session.sid[:10]}/events") as stream:
             snapshot = await stream.next()
-            second = await stack.append("long")
+            second = await stack.append("hello again")
             events = [await stream.next()]
             while events[-1].name != "outcome":
                 events.append(await stream.next())
