@@ -57,15 +57,6 @@ def state(clone: Path) -> tuple[str, str, str, bool]:
 
 
 def test_a_release_is_a_commit_a_tag_two_files_and_their_notes(clone: Path) -> None:
-    before = state(clone)
-
-    dry = release(clone, "9.9.9", "--dry-run")
-
-    assert dry.returncode == 0, dry.stderr
-    assert "# RemoteClaw 9.9.9" in dry.stdout
-    assert "nothing is committed" in dry.stdout
-    assert state(clone) == before
-
     done = release(clone, "9.9.9")
 
     assert done.returncode == 0, done.stderr
@@ -96,6 +87,19 @@ def test_a_release_is_a_commit_a_tag_two_files_and_their_notes(clone: Path) -> N
     assert again.stderr == "No release: CHANGELOG.md has nothing under '## Unreleased'.\n"
 
 
+@pytest.mark.thorough
+def test_a_dry_run_shows_a_release_and_changes_nothing(clone: Path) -> None:
+    before = state(clone)
+
+    dry = release(clone, "9.9.9", "--dry-run")
+
+    assert dry.returncode == 0, dry.stderr
+    assert "# RemoteClaw 9.9.9" in dry.stdout
+    assert "nothing is committed" in dry.stdout
+    assert state(clone) == before
+
+
+@pytest.mark.thorough
 def test_what_makes_no_release_is_refused_in_a_sentence_and_changes_nothing(clone: Path) -> None:
     before = state(clone)
 
