@@ -15,6 +15,7 @@ from remoteclaw import __version__
 from remoteclaw.host.installation import EXTRAS
 from tests.support.agents import ROOT
 from tests.support.empty_root import in_empty_root
+from tests.support.extensions import install_example
 from tests.support.waiting import HANG_S
 
 #: Variables that package managers may need on this machine.
@@ -117,6 +118,8 @@ def test_what_the_sdist_installs_starts_and_answers_where_nothing_else_is(
     _, wheel = build(unpack(sdist, directory), directory / "built")
     venv = directory / "venv"
     install(wheel, venv)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    install_example(packages)
 
     # A Python of /usr is there already.
     shows = [venv, *(Path(sys.base_prefix),) * (sys.base_prefix != "/usr")]
@@ -134,6 +137,7 @@ def test_what_the_sdist_installs_starts_and_answers_where_nothing_else_is(
     assert result.returncode == 0, said
     assert "This is RemoteClaw's demo agent." in said
     assert said.rstrip().endswith("It has ended.")
+    assert "remoteclaw-folder 1.0: channel folder" in said
     assert "Traceback" not in said
     assert os.fspath(ROOT) not in said
     # What doctor proposes for the extras is right, too.

@@ -17,11 +17,15 @@ from tests.support.terminal import Terminal, env
 from tests.support.up import remoteclaw
 
 QUESTION, CONSENT = "Why is there no discount in the mail?", "Yes, please."
+#: Earlier messages, each in a conversation of its own.
+EARLIER = ("Which tests are flaky?", "Draft the notes for 2.1.")
+PERSON = "ada"
 DONE = "The mail calls `total()` now, the copy is gone, and all **31** tests pass."
 #: An agent that searches and answers, and then changes what it has found.
 _AGENT = """
 def use(id, name, output, **input):
     say(type='tool_use', id=id, name=name, input=input)
+    time.sleep(0.8)
     say(type='tool_result', id=id, output=output)
 turn()
 use('1', 'Grep', 'shop/basket.py:12', pattern='def total', path='shop')
@@ -38,7 +42,7 @@ turn()
 #: The picture: the two of one height, side by side.
 _FRAME = """
 <style>
-  body { margin: 0; padding: 16px; display: inline-flex; gap: 16px; background: #fff; }
+  body { margin: 0; padding: 16px; display: inline-flex; gap: 16px; }
   img { height: 640px; border-radius: 10px; box-shadow: 0 1px 8px #0004; background: #1b1e24; }
   img:first-child { width: 560px; object-fit: none; object-position: top left; }
 </style>
@@ -58,12 +62,15 @@ async def front_picture(browser: Browser, directory: Path) -> bytes:
     command = script(directory, _AGENT.replace("ANSWER", repr(ANSWER)).replace("DONE", repr(DONE)))
     home.config_file.write_text(
         f"[agents.main]\ncommand = {json.dumps(command)}\nworkspace = {json.dumps(str(work))}\n"
+        f'[channels.web]\nperson = "{PERSON}"\n'
     )
     with Terminal.running(
         REMOTECLAW, "up", env=env(home), columns=64, rows=60, directory=work
     ) as screen:
         await asyncio.to_thread(at_rest, screen)
-        link = remoteclaw(home, "open").stdout.split()[-1]
+        for number, text in enumerate(EARLIER):
+            remoteclaw(home, "send", text, "--from", PERSON, "--thread", str(number))
+        link = remoteclaw(home, "open", "--as", PERSON).stdout.split()[-1]
         return await _taken(browser, screen, directory, link)
 
 
@@ -90,6 +97,6 @@ async def _taken(browser: Browser, screen: Terminal, directory: Path, link: str)
             "PAGE", base64.b64encode(shot).decode()
         )
     )
-    picture = await frame.locator("body").screenshot()
+    picture = await frame.locator("body").screenshot(omit_background=True)
     await context.close()
     return picture
