@@ -63,6 +63,12 @@ def computer(home: Path, programs: Path) -> Iterator[Reader]:
     home.mkdir(exist_ok=True)
     env = {
         "HOME": str(home),
+        # A checkout may belong to another user than the one who runs the tests.
+        **{
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "safe.directory",
+            "GIT_CONFIG_VALUE_0": "*",
+        },
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
         "PS1": "(\\#)$ ",
         "PYTHON": sys.executable,
