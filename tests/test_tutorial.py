@@ -81,6 +81,7 @@ def computer(home: Path, programs: Path) -> Iterator[Reader]:
         yield Reader(terminal)
 
 
+@pytest.mark.usefixtures("home")  # so it begins early, as all slow tests do
 @pytest.mark.parametrize("setup", [pytest.param("own", marks=pytest.mark.thorough), "shared"])
 def test_the_tutorial_leads_from_a_clone_to_a_second_host(
     directory: Path, bot: TelegramBot, setup: str, capsys: pytest.CaptureFixture[str]
