@@ -39,6 +39,8 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 NOT_RUN = {
     "bench": "it takes minutes",
     "k7m2q9xa": "it is the request of an example: tests/cli/test_requests.py does",
+    "terminals share": "it needs a terminal: tests/gateway/test_guests.py does",
+    "terminals record": "it needs a terminal: tests/gateway/test_terminals.py does",
     "git clone": "the tutorial's test does",
     "remoteclaw up": "the tutorial's test does",
     "scripts/start": "the tutorial's test does",
@@ -50,6 +52,7 @@ NOT_RUN = {
     "cockpit.py": "tests/test_examples.py does",
     ".[terminals]": "tests/test_distribution.py does",
     "kill -9": "tests/up/test_up.py kills a worker during an answer",
+    "asciinema": "it is a program of the reader's",
     "ffmpeg": "it is a program of the reader's",
     "whisper-cli": "it is a program of the reader's",
     "$BRIDGE_URL": "it opens a terminal of an agent: tests/gateway/terminals does",

@@ -30,7 +30,7 @@ TABLE = [
     ("config get x", 1, "The configuration has no key 'x'; it has 'redis', 'gateway', "),
     ("config set agents.main.permissions all", 1, "permissions is not valid: Input should be"),
     ("token create bob --scope king", 2, "is not one of 'read', 'write', 'terminal', 'admin'."),
-    ("usage --by year", 2, "'year' is not one of 'agent', 'session', 'day'."),
+    ("usage --by year", 2, "'year' is not one of 'agent', 'session', 'day', 'hour'."),
     ("cron add", 2, "Missing argument 'WHEN'."),
 ]
 

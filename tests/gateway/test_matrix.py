@@ -12,7 +12,6 @@ import pytest
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
-from remoteclaw.tools.base import Method
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.doors import Refused, calling, opened
 from tests.support.promised import AGENTS, OPERATORS, PROMISED, good_params
@@ -103,9 +102,6 @@ def test_every_method_has_promised_rights() -> None:
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
 async def test_rights_are_as_promised_over_websocket_and_http(stack: Stack, principal: str) -> None:
-    """Over HTTP, only tools can be called. Other methods are not found, as is checked for the
-    principals that may call most of them over WebSocket.
-    """
     stack.configure({**stack.agent, "memory": True}, channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:
         more = {"sessionKey": session} if session else {}
@@ -118,15 +114,10 @@ async def test_rights_are_as_promised_over_websocket_and_http(stack: Stack, prin
                     over_websocket[name] = CODES[refused.value.code]
         except Refused as refusal:
             over_websocket = dict.fromkeys(METHODS, CODES[refusal.code])
-        methods = [one for one in METHODS.values() if one.tool or principal in ("admin", "owner")]
-        for method in methods:
+        for method in METHODS.values():
             name = method.tool or method.name
             answer = await door.invoke(token, name, good_params(method), **more)
             over_http[method.name] = CODES[answer.code]
 
-    def wanted(method: Method) -> str:
-        code = expected(method.name, principal)
-        return code if method.tool or code == "U" else "N"
-
     assert over_websocket == {name: expected(name, principal) for name in METHODS}
-    assert over_http == {method.name: wanted(method) for method in methods}
+    assert over_http == over_websocket

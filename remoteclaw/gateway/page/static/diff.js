@@ -9,7 +9,7 @@ const MAX_LINES = 400;
 export function diffOf(before, after) {
   const lines = [...compared(before.split("\n"), after.split("\n"))];
   return el("pre", { class: "diff", tabindex: "0" }, lines.map(([sign, text]) => (
-    el("span", { class: { "+": "added", "-": "removed" }[sign] ?? null, text: `${sign}${text}\n` }))));
+    el("span", { class: { "+": "added", "-": "removed" }[sign] ?? null, text: `${sign}${text}` }))));
 }
 
 function* compared(before, after) {

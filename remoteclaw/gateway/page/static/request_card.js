@@ -48,7 +48,7 @@ export function body(request) {
   if (request.kind === "question") return el("div", { class: "text plain", text: questionOf(request).text });
   const isChange = isDiff(request);
   return el("pre", { tabindex: "0", class: isChange ? "diff" : null },
-    isChange ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed", "@": "hunk" }[line[0]], text: `${line}\n` })) : request.what);
+    isChange ? request.what.split("\n").map((line) => el("span", { class: { "+": "added", "-": "removed", "@": "hunk" }[line[0]], text: line })) : request.what);
 }
 
 /** Whether the content of a request is a change, of the configuration or of a file. */
