@@ -70,6 +70,7 @@ VIEWS = (
     View("chat", "", ".message.agent"),
     View("chat-new", "c/0123456789abcdef", ".composer"),
     View("session", "s/{session}", ".request"),
+    View("terminal", "s/{session}/terminal", ".tty-empty"),
     View("requests", "requests", ".request"),
     View("requests-answered", "requests", ".request.over", click(".request .danger")),
     View("cron", "cron", ".job"),
