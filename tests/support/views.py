@@ -66,6 +66,16 @@ def click(selector: str) -> Callable[[Page], Awaitable[Any]]:
     return lambda page: page.locator(selector).first.click()
 
 
+def begin_job(when: str) -> Callable[[Page], Awaitable[Any]]:
+    """Return the act of beginning a cron job, with its schedule in words."""
+
+    async def act(page: Page) -> None:
+        await page.get_by_role("button", name="New job").click()
+        await page.get_by_label("When?").fill(when)
+
+    return act
+
+
 VIEWS = (
     View("chat", "", ".message.agent"),
     View("chat-new", "c/0123456789abcdef", ".composer"),
@@ -74,8 +84,10 @@ VIEWS = (
     View("requests", "requests", ".request"),
     View("requests-answered", "requests", ".request.over", click(".request .danger")),
     View("cron", "cron", ".job"),
-    View("usage", "usage", ".usage table"),
-    View("fleet", "fleet", ".fleet table"),
+    View("cron-form", "cron", ".upcoming", begin_job("every weekday at 9")),
+    View("usage", "usage", ".figures"),
+    View("fleet", "fleet", ".figures"),
+    View("fleet-given-up", "fleet", ".letters li", click(".wrong [aria-expanded]")),
     View("palette", "usage", "[role=option]", press("Control+k")),
     View("keys", "requests", "dialog.keys", press("?")),
     View(

@@ -60,13 +60,13 @@ async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_remov
         await change.get_by_label("When?").fill("every 90 minutes")
         await change.get_by_label("Name").fill("standup")
         await change.get_by_role("button", name="Save").click()
-        await expect(row).to_contain_text("every 90 minutes")
+        await expect(row.locator(".when")).to_contain_text("every 90 minutes")
         (added,) = await jobs()
 
         await row.get_by_role("button", name="Change").click()
         await change.get_by_label("What is the agent told?").fill("What is new, in short?")
         await change.get_by_role("button", name="Save").click()
-        await expect(row).to_contain_text("in short?")
+        await expect(row.locator(".message")).to_contain_text("in short?")
         await expect(row.get_by_role("button", name="Change")).to_be_focused()
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         job = await job_of(stack.fleet, added.id)

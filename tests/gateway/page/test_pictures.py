@@ -6,6 +6,7 @@ from urllib.parse import quote
 from playwright.async_api import Browser, expect
 
 from remoteclaw.cron.schedule import Schedule
+from remoteclaw.fleet.replies.reader import DeliveryFailure
 from tests.support.bridges import claude_script
 from tests.support.browser import logged_in, write
 from tests.support.day import EXPLAINED
@@ -51,7 +52,10 @@ async def test_every_view_is_accessible_still_and_whole_in_every_window(
     pixels, and nothing is animated if the system asks for no motion.
     """
     command = list(claude_script(directory, _AGENT.replace("EXPLAINED", repr(EXPLAINED))))
-    stack.configure({"runtime": "claude", "command": command})
+    stack.configure(
+        {"runtime": "claude", "command": command},
+        budgets=[{"of": "all", "per": "day", "usd": 20}],
+    )
     for _ in range(3):
         await stack.start_worker()
     faults: list[str] = []
@@ -62,6 +66,10 @@ async def test_every_view_is_accessible_still_and_whole_in_every_window(
         asked = await stack.append("Publish 2.1.", provider="telegram", channel_id="-77")
         second = await stack.append("Publish 2.2.", channel_id="2")
         await stack.append("Find the leak in the importer, and say what it costs.", channel_id="3")
+        refused = stack.fleet.replies.reader("test", "refused")
+        await stack.put_reply("test", "refused", "The importer is 12 % faster now.", chat="3")
+        failure = DeliveryFailure("refused", "The bot was blocked by the user.")
+        await refused.receipt(await anext(refused.replies()), failure=failure)
         await add(stack.fleet, Schedule(every_s=3600), session=asked.session)
         badge = page.locator("nav .badge")
         await expect(badge).to_have_text("2")

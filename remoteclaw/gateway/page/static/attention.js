@@ -1,5 +1,6 @@
 // What is wrong in the fleet: the problems that it reports, dead letters, and what the doctor has found.
 
+import { copy } from "./clipboard.js";
 import { button, count, el, newId } from "./dom.js";
 import { deadLetters } from "./dead_letters.js";
 import { doctor } from "./doctor.js";
@@ -40,16 +41,8 @@ export function attention(link) {
     if (subject === "dead letters") return letters.toggle;
     const command = text.split("`").find((part, index) => index % 2 && part.startsWith("remoteclaw "));
     if (!command) return button("Check again", examination.run);
-    const copy = button([icon("copy"), "Copy command"], async () => {
-      try {
-        await navigator.clipboard.writeText(command);
-        copy.lastChild.data = "Copied";
-      } catch {  // pages have no clipboard over plain HTTP
-        getSelection().selectAllChildren(copy.closest("li").querySelector("code"));
-        copy.lastChild.data = "Press Ctrl+C";
-      }
-    }, { title: command });
-    return copy;
+    const copying = button([icon("copy"), "Copy command"], () => copy(command, copying), { title: command });
+    return copying;
   }
 
   function draw() {

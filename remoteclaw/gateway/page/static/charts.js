@@ -94,7 +94,7 @@ export function meter(label, ratio, text) {
 /** Return the top of the axis of durations: a round number of seconds, minutes or hours. */
 export function durationTop(ms) {
   const unit = ms <= 60_000 ? 1000 : ms <= 3_600_000 ? 60_000 : 3_600_000;
-  return roundTop(ms / unit) * unit;
+  return Math.round(roundTop(ms / unit) * unit);
 }
 
 /** Return the top of the axis of whole numbers. */
@@ -105,7 +105,8 @@ export function countTop(maximum) {
 function roundTop(maximum) {
   if (!maximum) return 1;
   const power = 10 ** Math.floor(Math.log10(maximum));
-  return [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10].find((each) => each * power >= maximum * 0.999) * power;
+  const top = [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10].find((each) => each * power >= maximum * 0.999) * power;
+  return Number(top.toPrecision(3));
 }
 
 /** Whether a label of the axis is a number that people read easily. */

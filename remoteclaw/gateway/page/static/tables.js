@@ -18,11 +18,18 @@ export function updatedRows(box, { tag = "li", key, draw, home = null }) {
       const id = key(item), drawn = JSON.stringify(item);
       if (!rows.has(id)) rows.set(id, { element: el(tag, { role: tag === "tr" ? "row" : null }), drawn: "" });
       const row = rows.get(id);
-      if (row.drawn !== drawn) fill(row.element, draw(item));
+      if (row.drawn !== drawn) redraw(row.element, draw(item));
       row.drawn = drawn;
       if (box.children[index] !== row.element) box.insertBefore(row.element, box.children[index] ?? null);
     });
   };
+}
+
+/** Replace the children of a row; the focus stays on its link or button with the same text. */
+function redraw(element, children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  fill(element, children);
+  if (focused) [...element.querySelectorAll("a, button")].find((each) => each.textContent === focused.textContent)?.focus();
 }
 
 /**
@@ -43,8 +50,18 @@ export function table(label, heads, { key, cells, empty, isNumeric = false }) {
       made.hidden = !items.length;
       notice.hidden = items.length > 0;
       showRows(items);
+      hideEmptyColumns(made);
     },
   };
+}
+
+/** Hide the columns of a table in which no row has anything. */
+function hideEmptyColumns(made) {
+  const [head, ...rows] = made.rows;
+  [...head.cells].forEach((cell, column) => {
+    const isEmpty = rows.every((row) => !row.cells[column].textContent && !row.cells[column].querySelector("time"));
+    for (const each of [cell, ...rows.map((row) => row.cells[column])]) each.hidden = isEmpty;
+  });
 }
 
 /** Return what stands in place of an empty list: what it is, what to do next, and a button. */

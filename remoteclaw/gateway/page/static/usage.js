@@ -66,7 +66,7 @@ export function usageView(link) {
     const all = sumOf(agent.rows);
     totals.show([
       { label: "Turns", value: count(all.turns), about: all.asides ? `and ${count(all.asides)} asides` : "" },
-      { label: "Tokens", value: short.format(tokensOf(all)), about: all.cacheReadTokens ? `${count(Math.round((100 * all.cacheReadTokens) / tokensOf(all)))} % from the cache` : "" },
+      ...(tokensOf(all) ? [{ label: "Tokens", value: short.format(tokensOf(all)), about: all.cacheReadTokens ? `${count(Math.round((100 * all.cacheReadTokens) / tokensOf(all)))} % from the cache` : "" }] : []),
       { label: "Time at work", value: duration(all.durationMs) },
       ...(all.costUsd ? [{ label: "Cost", value: dollars(all.costUsd), about: `${dollars(all.costUsd / days)} a day` }] : []),
     ]);
@@ -121,10 +121,15 @@ function sumTable(label, head, name) {
   const heads = [head, "Turns", "Tokens read", "of them cached", "written", "Time", "Cost"];
   return table(label, heads, {
     key: (row) => row.name, empty: "", isNumeric: true,
-    cells: (row) => [name(row), [count(row.turns), row.asides ? ` + ${count(row.asides)} asides` : ""].join(""), count(tokensOf(row) - row.outputTokens),
-      row.cacheReadTokens ? count(row.cacheReadTokens) : "", `${count(row.outputTokens)}${row.estimatedTokens ? ` (${count(row.estimatedTokens)} estimated)` : ""}`,
+    cells: (row) => [name(row), [count(row.turns), row.asides ? ` + ${count(row.asides)} asides` : ""].join(""), some(tokensOf(row) - row.outputTokens),
+      some(row.cacheReadTokens), [some(row.outputTokens), row.estimatedTokens ? ` (${count(row.estimatedTokens)} estimated)` : ""].join(""),
       duration(row.durationMs), row.costUsd ? dollars(row.costUsd) : ""],
   });
+}
+
+/** Return a number as text, empty for none. */
+function some(value) {
+  return value ? count(value) : "";
 }
 
 /** Return the gateway's metrics by name, each summed over its labels. */
