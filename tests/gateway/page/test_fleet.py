@@ -101,7 +101,7 @@ async def test_the_fleet_view_shows_work_and_retries_dead_letters(
 async def test_the_page_and_the_command_line_show_the_same_numbers(
     browser: Browser, stack: Stack
 ) -> None:
-    """What has cost, by hour, day and agent, and what waits, with all well and with nothing yet."""
+    """With nothing yet, and with costs by hour, day and agent; and what can't be loaded says so."""
     client = stack.fleet.scripts.client
     config = load_config(stack.home.config_file)
     sweeps = [asyncio.create_task(one) for one in sweeping(stack.fleet, stack.home, config)]
@@ -143,6 +143,9 @@ async def test_the_page_and_the_command_line_show_the_same_numbers(
             await expect(drawn).to_be_visible()
             listed = page.locator(".chart", has=drawn).locator("tbody tr")
             await expect(listed).to_have_text(re.compile(f"{turns}$"))
+        await page.route("**/page/cron.js", lambda route: route.abort())
+        await page.goto(f"{door.url}/#/cron")
+        await expect(page.get_by_role("alert")).to_be_in_viewport()
     for each in sweeps:
         each.cancel()
     await asyncio.wait(sweeps)

@@ -30,7 +30,7 @@ export function lazyView(title, load, ...args) {
     if (isConnected) view.onConnected?.();
   }
 
-  Promise.all([load(), loadStyles()]).then(([open]) => show(open), () => element.append(notLoaded()));
+  Promise.all([load(), loadStyles()]).then(([open]) => show(open), () => element.querySelector(".content").append(notLoaded()));
   return {
     element,
     onConnected: () => { isConnected = true; return view?.onConnected?.(); },
