@@ -305,6 +305,7 @@ READS_CHAT_OF_KEY = {
     "session/tool_access.py": "the environment of an agent's process outlives its turns",
     "session/terminal_requests.py": "a terminal's holder knows the session's key only",
     "gateway/terminals/held_terminal.py": "a terminal's holder knows the session's key only",
+    "gateway/page/notifier.py": "a terminal's holder knows the session's key only",
     "gateway/call.py": "an operator's call has no turn: its chat is the session's",
     "gateway/rights.py": "an operator's call has no turn: its chat is the session's",
     "gateway/page/notifier.py": "a terminal has no turn: it is its chat's person's",
