@@ -41,7 +41,7 @@ export function composer({ send, session, draft, stop, suggest }) {
     problem, waiting, completing.element,
     el("div", { class: "box", onclick: ({ target, currentTarget }) => { if (target === currentTarget) text.focus(); } },
       quoted, files, text,
-      el("div", { class: "row" },
+      el("div", { class: "strip" },
         iconButton("attach", "Attach files", () => picker.click()),
         camera && iconButton("camera", "Take a picture", () => camera.click()),
         picker, camera, sending, stopping)));

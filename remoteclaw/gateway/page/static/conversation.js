@@ -37,7 +37,7 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
   const stopping = onRunning ? null : iconButton("stop", "Stop", stop, { class: "stop", hidden: true });
   const pause = el("p", { role: "status" });
   const trying = button("Try now", () => endPause(retry)), dropping = button("Drop", () => endPause(stop), { class: "danger" });
-  const paused = el("div", { class: "paused", hidden: true }, icon("waits"), pause, el("div", { class: "row" }, trying, dropping));
+  const paused = el("div", { class: "paused", hidden: true }, icon("waits"), pause, el("div", { class: "strip" }, trying, dropping));
   const problem = problemLine();
   const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",

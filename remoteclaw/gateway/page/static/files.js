@@ -88,7 +88,7 @@ function thumbnail(sid, file) {
 function open(picture, file) {
   const dialog = el("dialog", { class: "picture", "aria-label": file.name, onclose: () => dialog.remove(),
     onclick: ({ target }) => { if (target === dialog) dialog.close(); } },
-    el("div", { class: "row" }, el("span", { class: "name", text: file.name }), el("span", { class: "about", text: size(file.size) }),
+    el("div", { class: "strip" }, el("span", { class: "name", text: file.name }), el("span", { class: "about", text: size(file.size) }),
       iconButton("download", "Download", () => save(picture, file.name)),
       iconButton("close", "Close", () => dialog.close())),
     image(picture, { alt: file.name }));

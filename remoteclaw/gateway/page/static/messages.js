@@ -23,7 +23,7 @@ export function messageText({ html, text }) {
 function framed(block) {
   const frame = el("div", { class: "code" });
   block.replaceWith(frame);
-  frame.append(el("div", { class: "row" }, el("span", { text: block.dataset.language }),
+  frame.append(el("div", { class: "strip" }, el("span", { text: block.dataset.language }),
     iconButton("copy", "Copy the code", null, { class: "copy" })), block);
   block.removeAttribute("data-language");
 }

@@ -16,7 +16,7 @@ export function sessionComposer(link, sessionKey, onSent) {
   const notice = el("p", { class: "about", role: "status", text: NOTICE });
   const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
     problem, el("div", { class: "box" }, text,
-      el("div", { class: "row" }, notice, el("button", { type: "submit", class: "send icon-button", "aria-label": "Send", title: "Send" }, icon("send")))));
+      el("div", { class: "strip" }, notice, el("button", { type: "submit", class: "send icon-button", "aria-label": "Send", title: "Send" }, icon("send")))));
   let unsentId = null;  // the idempotency key of the message, so that repeated attempts send it once
 
   async function send() {
