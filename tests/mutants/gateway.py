@@ -269,6 +269,12 @@ MUTANTS = (
         test="test_a_file_is_downloaded_and_never_displayed",
     ),
     Mutant(
+        "highlighted code that is not escaped as HTML",
+        before="\">{escape(piece)}</span>' if kind else escape(piece)",
+        after="\">{piece}</span>' if kind else piece",
+        test="test_any_text_is_rendered_to_known_tags_only",
+    ),
+    Mutant(
         "a text that is not escaped as HTML",
         before="text = escape(span.text)",
         after="text = span.text",

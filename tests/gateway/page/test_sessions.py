@@ -91,6 +91,7 @@ async def test_a_session_is_found_read_managed_and_written_in(
         await page.get_by_label("Label").fill("Plumbing")
         await page.get_by_role("button", name="Save").click()
         await expect(page.get_by_text("It is called Plumbing.")).to_be_visible()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Plumbing")
         await page.get_by_label("While it is busy").select_option("steer")
         await expect(page.get_by_text("From the next turn on: steer")).to_be_visible()
         await page.get_by_text("Trace").click()

@@ -46,6 +46,7 @@ export function chatView(link, requests, conversation = null) {
     actions: panel,
     below: writing.element,
   });
+  frame.element.addEventListener("labelled", ({ detail }) => showName(detail || chat.name));
   frame.element.classList.add("own-chat");  // the person's own messages need no name
   const hint = el("div", { class: "empty" });
   frame.messages.after(hint);
@@ -246,7 +247,7 @@ export function chatView(link, requests, conversation = null) {
       event.card?.choices.length && !closed.has(event.card.id) ? cardOf(event.card) : null,
       marksOf(event, isOwn));
     if (isClosed) made.classList.add("answered");
-    if (isOwn && event.text) showName(named || event.text.trim().split("\n")[0].slice(0, MAX_NAME_CHARS));
+    if (isOwn && event.text && !event.text.startsWith("/")) showName(named || event.text.trim().split("\n")[0].slice(0, MAX_NAME_CHARS));
     if (event.turn && !isEarlier) answered = event.turn;
     const shown = event.turn && !isEarlier ? frame.replaceLive(made, event.text, event.turn) : made;
     if (shown === made) frame.insert(made, event.at + Math.min(parts(event.id)[1], 1023) / 1024);  // also orders events of one millisecond

@@ -33,7 +33,7 @@ export function completion(text, find, onChosen) {
     options = fitting;
     element.hidden = !options.length;
     fill(element, options.map(({ value, about }, index) => el("li", {
-      id: `${element.id}-${index}`, role: "option", onpointerdown: (event) => { event.preventDefault(); choose(index); },
+      id: `${element.id}-${index}`, role: "option", onmousedown: (event) => event.preventDefault(), onclick: () => choose(index),
     }, el("span", { class: "value", text: value }), about ? el("span", { class: "about", text: about }) : null)));
     if (!options.length) return close();
     liveRegion.textContent = `${options.length} ${options.length === 1 ? "suggestion" : "suggestions"}`;

@@ -24,6 +24,7 @@ export function sessionView(link, sessionKey, requests) {
     actions: about.element,
     below: [waiting.element, writing.element],
   });
+  frame.element.addEventListener("labelled", ({ detail }) => detail && frame.setTitle(detail));
   const terminal = terminalToggle(link, sessionKey, frame.element);
   about.element.before(terminal.element);
   const shown = new Set();  // the names of the shown items

@@ -64,6 +64,7 @@ export function sessionPanel(link, sessionKey) {
   async function saveLabel() {
     const text = label.value.trim();
     await link.call("sessions.label", { sessionKey, ...(text ? { label: text } : {}) });
+    element.dispatchEvent(new CustomEvent("labelled", { bubbles: true, detail: text }));
     return text ? `It is called ${text}.` : "It has no label any more.";
   }
 

@@ -4,6 +4,7 @@ import { diffOf } from "./diff.js";
 import { duration, el } from "./dom.js";
 import { icon } from "./icons.js";
 import { updateText } from "./morph.js";
+import { isChange } from "./tool_words.js";
 
 /** The symbol of a plan's step, and its label for screen readers, by the state of the step. */
 const MARKS = { completed: ["☑", "done"], in_progress: ["▸", "now"], pending: ["☐", "to do"] };
@@ -49,7 +50,7 @@ export function toolRow() {
 
   function fill() {
     if (!box.open) return;
-    const given = parsed(call.input ?? ""), pair = given && CHANGES.find(([before, after]) => typeof given[after] === "string" && (!before || typeof given[before] === "string"));
+    const given = parsed(call.input ?? ""), pair = given && isChange(call) && CHANGES.find(([before, after]) => typeof given[after] === "string" && (!before || typeof given[before] === "string"));
     if (pair && drawn !== call.input) change.replaceChildren(diffOf(given[pair[0]] ?? "", given[pair[1]]));
     drawn = call.input;
     const rest = pair && Object.fromEntries(Object.entries(given).filter(([key]) => !pair.includes(key) && !PATHS.includes(key)));

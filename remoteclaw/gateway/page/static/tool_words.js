@@ -27,6 +27,9 @@ const MAX_NAMED_CHARS = 40;
 
 const kindOf = (call) => KINDS[call.tool] ?? "";
 
+/** Whether a tool changes files. */
+export const isChange = (call) => kindOf(call) === "change";
+
 /** Return what a running tool does, such as `Running make test`. */
 export function present(call) {
   const kind = kindOf(call);
