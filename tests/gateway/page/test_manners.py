@@ -160,6 +160,9 @@ async def test_a_phone_has_a_drawer_and_opens_the_keyboard_only_on_a_tap(
         await expect(message).not_to_be_focused()
         await expect(own.locator("time")).to_have_text(re.compile(r"^\d\d:\d\d$"))
         assert await direction(own.locator(".text p")) == "rtl"
+        await expect(own.locator("time")).to_have_css("opacity", "0")
+        await own.locator(".text").tap()
+        await expect(own.locator("time")).to_have_css("opacity", "1")
         assert await direction(own) == "ltr"
 
         drawer, button = page.get_by_role("complementary"), page.locator(".menu")
