@@ -308,7 +308,6 @@ READS_CHAT_OF_KEY = {
     "gateway/page/notifier.py": "a terminal's holder knows the session's key only",
     "gateway/call.py": "an operator's call has no turn: its chat is the session's",
     "gateway/rights.py": "an operator's call has no turn: its chat is the session's",
-    "gateway/page/notifier.py": "a terminal has no turn: it is its chat's person's",
     "gateway/methods/": "shows and filters sessions, and moves a key to another chat",
     "commands/call.py": "a command has no turn: its chat is the session's",
     "commands/status.py": "lists sessions with their channels",
