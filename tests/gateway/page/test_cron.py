@@ -66,7 +66,7 @@ async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_remov
         await row.get_by_role("button", name="Change").click()
         await change.get_by_label("What is the agent told?").fill("What is new, in short?")
         await change.get_by_role("button", name="Save").click()
-        await expect(row.locator(".message")).to_contain_text("in short?")
+        await expect(row.locator(".told")).to_contain_text("in short?")
         await expect(row.get_by_role("button", name="Change")).to_be_focused()
         assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         job = await job_of(stack.fleet, added.id)

@@ -94,7 +94,7 @@ export function cronView(link) {
 /** Return the row of a job, which is updated in place, so that focus and open parts stay. */
 function jobRow(link, jobId) {
   const mark = el("span", { class: "mark" }), name = el("h2"), next = el("p", { class: "next" }), when = el("p", { class: "when" });
-  const message = el("p", { class: "message" }), last = el("p", { class: "last" });
+  const message = el("p", { class: "told" }), last = el("p", { class: "last" });
   const note = el("p", { class: "note", role: "status" });
   const problem = problemLine();
   const runs = el("ol", { class: "runs" });
