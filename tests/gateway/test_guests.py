@@ -252,6 +252,8 @@ async def test_fifty_guests_of_one_link_watch_and_never_lock_out_a_user(stack: S
             viewers = gateway.terminals._viewers[held.sid]
             await eventually(lambda: viewers.user_count == 0)
             assert viewers.count == MAX_GUESTS
+            seen = gateway.terminals._held[held.sid]._status()
+            assert (seen.viewers, seen.unwatched_s > 0) == (0, True)
         await eventually(lambda: viewers.count == 0)
 
 
