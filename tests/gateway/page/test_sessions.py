@@ -82,7 +82,10 @@ async def test_a_session_is_found_read_managed_and_written_in(
         await page.keyboard.type("THE LEAK")
         await expect(page.get_by_role("option", name="something else")).to_be_hidden()
         await expect(page.get_by_role("option").locator("mark")).to_have_text("the leak")
+        unread = row(page, "find the leak").locator(".state.unread")
+        await expect(unread).to_have_attribute("title", "unread")
         await page.keyboard.press("Enter")
+        await expect(unread).to_have_count(0)
         await expect(page.locator(".messages")).to_contain_text("demo agent")
 
         await fill_context(stack, accepted)

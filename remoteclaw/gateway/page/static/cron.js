@@ -2,10 +2,10 @@
 
 import { actionRunner, confirmButtons } from "./actions.js";
 import { ago, bar, button, duration, el, fill, newId, problemLine, setMessage, stamp, view } from "./dom.js";
+import { emptyState } from "./empty_state.js";
 import { icon, stateMark } from "./icons.js";
 import { jobForm, timeIn } from "./job_form.js";
 import { partsOf, sessionLink } from "./session_keys.js";
-import { emptyState } from "./tables.js";
 
 /** How often the times are updated. */
 const TIMES_MS = 30_000;

@@ -18,7 +18,7 @@ export function liveText(messages) {
     text = payload.text.trim();
     const wanted = el("li", { class: "live" },
       el("div", { class: "by" }, el("h2", { class: "who", text: agent }), el("span", { class: "since", text: elapsed(ms) })),
-      text ? messageText(payload) : null, el("p", { class: "thinking", "aria-label": "works" }, el("i"), el("i"), el("i")));
+      text ? messageText(payload) : null, el("p", { class: "thinking", role: "img", "aria-label": "works" }, el("i"), el("i"), el("i")));
     if (element) morph(element, wanted);
     else messages.append(element = wanted);
   }

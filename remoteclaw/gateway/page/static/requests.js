@@ -1,6 +1,7 @@
 // The open requests of all sessions, and the view that lists them.
 
 import { bar, button, el, fill, stamp, view } from "./dom.js";
+import { emptyState } from "./empty_state.js";
 import { icon } from "./icons.js";
 import { body, briefly, choices, deadline, headline, iconOf, outcome } from "./request_card.js";
 import { sessionLink } from "./session_keys.js";
@@ -26,8 +27,7 @@ export class OpenRequests extends EventTarget {
 }
 
 export function requestsView(link, open) {
-  const notice = el("div", { class: "empty" }, icon("check"), el("h2", { text: "Nothing waits for you" }),
-    el("p", { text: "When an agent wants to do what it may not do unasked, it asks here and in its chat." }),
+  const notice = emptyState("check", "Nothing waits for you", "When an agent wants to do what it may not do unasked, it asks here and in its chat.",
     el("a", { class: "button", href: "#/", text: "Write to your agent" }));
   const { element, refresh, close } = requestList(link, open, { onCount: (count) => { notice.hidden = count > 0 || !open.isKnown; } });
   return {

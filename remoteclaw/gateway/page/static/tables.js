@@ -1,7 +1,6 @@
 // Lists and tables that are updated in place: unchanged rows keep their focus and selected text.
 
 import { duration, el, fill } from "./dom.js";
-import { icon } from "./icons.js";
 
 /** Return a function that shows items as rows of `draw(item)` in a box; `home` gets the focus of a removed row. */
 export function updatedRows(box, { tag = "li", key, draw, home = null }) {
@@ -62,11 +61,6 @@ function hideEmptyColumns(made) {
     const isEmpty = rows.every((row) => !row.cells[column].textContent && !row.cells[column].querySelector("time"));
     for (const each of [cell, ...rows.map((row) => row.cells[column])]) each.hidden = isEmpty;
   });
-}
-
-/** Return what stands in place of an empty list: what it is, what to do next, and a button. */
-export function emptyState(name, what, next, action = null) {
-  return el("div", { class: "empty-state" }, icon(name), el("p", { class: "name", text: what }), el("p", { text: next }), action);
 }
 
 /** Return large numbers with their labels: `show(items)` gets items with `label`, `value`, and perhaps `about` and `href`. */

@@ -4,7 +4,8 @@ import { chart, countTop, meter, periodsOf, segmented } from "./charts.js";
 import { bar, count, dollars, duration, el, fill, newId, problemLine, setMessage, view } from "./dom.js";
 import { sessionLink } from "./session_keys.js";
 import { get } from "./rpc.js";
-import { emptyState, figures, table } from "./tables.js";
+import { emptyState } from "./empty_state.js";
+import { figures, table } from "./tables.js";
 
 /** The periods to choose from, in days. */
 const PERIODS = [[7, "7 days"], [30, "30 days"]];
