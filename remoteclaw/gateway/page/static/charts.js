@@ -6,8 +6,10 @@ import { count, el, fill } from "./dom.js";
 const SVG = "http://www.w3.org/2000/svg";
 /** At most this many series have a colour of their own; the smallest ones are added up as the last one. */
 const MAX_SERIES = 4;
-/** The part of a period's width that its bar takes, and the least height of a bar, in percent. */
-const BAR_WIDTH = 0.72, LEAST = 1.5;
+/** The part of a period's width that its bar takes, the part if periods are wide, and the least height of a bar, in percent. */
+const BAR_WIDTH = 0.72, WIDE_BAR_WIDTH = 0.4, LEAST = 1.5;
+/** Bars of fewer periods would be blocks. */
+const MANY_PERIODS = 12;
 const hourTick = new Intl.DateTimeFormat(undefined, { hour: "numeric" });
 const hourAndDay = new Intl.DateTimeFormat(undefined, { weekday: "short", hour: "2-digit", minute: "2-digit" });
 const dayName = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
@@ -93,6 +95,7 @@ export function meter(label, ratio, text) {
 
 /** Return the top of the axis of durations: a round number of seconds, minutes or hours. */
 export function durationTop(ms) {
+  if (ms <= 2000) return Math.max(200, Math.ceil(ms / 200) * 200);  // half of it has one decimal
   const unit = ms <= 60_000 ? 1000 : ms <= 3_600_000 ? 60_000 : 3_600_000;
   return Math.round(roundTop(ms / unit) * unit);
 }
@@ -130,11 +133,12 @@ function stackOf({ parts }, series) {
 
 /** Return the bar of one period: a group that reacts to the pointer in its whole height. */
 function barOf(stack, highest, { x, width }) {
+  const taken = width * MANY_PERIODS > 100 ? WIDE_BAR_WIDTH : BAR_WIDTH;
   let y = 100;
   const bars = stack.map(({ value }, index) => {
     const height = value ? Math.max(LEAST, (100 * value) / highest) : 0;
     y -= height;
-    return value ? shape("rect", { class: `series-${index}`, x: `${x + (width * (1 - BAR_WIDTH)) / 2}%`, width: `${width * BAR_WIDTH}%`, y: `${Math.max(0, y)}%`, height: `${height}%` }) : null;
+    return value ? shape("rect", { class: `series-${index}`, x: `${x + (width * (1 - taken)) / 2}%`, width: `${width * taken}%`, y: `${Math.max(0, y)}%`, height: `${height}%` }) : null;
   });
   const group = shape("g", {}, shape("rect", { class: "ground", x: `${x}%`, width: `${width}%`, y: "0", height: "100%" }));
   group.append(...bars.filter(Boolean));
