@@ -188,7 +188,7 @@ class Permissions:
             id=new_id(),
             session=self._lease.session,
             turn=self._turn.id,
-            tool=tool_of(event),
+            tool=tool_label(tool_of(event)),  # what was allowed is compared by the whole name
             what=text,
             where=place_shown(event.place),
             incomplete=event.incomplete,
@@ -372,8 +372,8 @@ def _question_text(question: Question) -> str:
 
 
 def tool_of(event: PermissionEvent) -> str:
-    """Return the tool name that people are shown."""
-    name = tool_label(event.intent.tool if event.intent else event.tool_name)
+    """Return the name of a tool; `a tool` for one that could hide something."""
+    name = event.intent.tool if event.intent else event.tool_name
     return name if _NAME.fullmatch(name) else "a tool"
 
 
