@@ -29,6 +29,7 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
   const activity = turnActivity(insert);
   let loadEarlier = null;
   let isAtEnd = true;
+  let height = 0;  // of the scroller, for which `isAtEnd` is known
   let timer = null;  // updates the elapsed seconds; null while no turn runs
   let hideTimer = null;  // removes live text whose answer does not arrive
   let live = null;  // the last `session.live`, with the offset of its clock to this one as `at`
@@ -41,12 +42,12 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
   const problem = problemLine();
   const earlier = button("Earlier messages", showEarlier, { class: "earlier", hidden: true });
   const scroller = el("div", { class: "scroller", role: "region", "aria-label": "Conversation", tabindex: "0",
-    onscroll: () => { isAtEnd = isNearEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, paused, problem);
+    onscroll: () => { isAtEnd = isShownAtEnd(); if (scroller.scrollTop < NEAR_PX) showEarlier(); } }, earlier, messages, paused, problem);
   const head = bar(el("div", { class: "titles" }, title, about), stopping, actions);
   const element = el("section", { class: "conversation" }, head, scroller, below);
 
   // Stay at the end when the composer below grows.
-  new ResizeObserver(() => { if (isAtEnd) scroller.scrollTop = scroller.scrollHeight; }).observe(scroller);
+  new ResizeObserver(() => { height = scroller.clientHeight; if (isAtEnd) toEnd(); }).observe(scroller);
 
   /** Set the title, also that of the window. */
   function setTitle(text) {
@@ -58,6 +59,11 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
     return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PX;
   }
 
+  /** Whether the end is shown, or was until the scroller's height changed just now. */
+  function isShownAtEnd() {
+    return scroller.clientHeight === height ? isNearEnd() : isAtEnd;
+  }
+
   /** Scroll to the end, where what the person sends now will be shown. */
   function toEnd() {
     scroller.scrollTop = scroller.scrollHeight;
@@ -65,9 +71,9 @@ export function conversationFrame(name, { stop, retry, isAsking, mayStop = () =>
 
   /** Run `change()`, and stay at the end of the messages if they were scrolled to the end. */
   function keepAtEnd(change) {
-    const wasNear = isNearEnd();
+    const wasNear = isShownAtEnd();
     change();
-    if (wasNear) scroller.scrollTop = scroller.scrollHeight;
+    if (wasNear) toEnd();
   }
 
   /** Run `change()`, which inserts messages above, without moving the visible messages. */
