@@ -18,6 +18,8 @@ from tests.support.empty_root import in_empty_root
 from tests.support.extensions import install_example
 from tests.support.waiting import HANG_S
 
+#: The default port may be in use.
+ANY_PORT = {"REMOTECLAW__GATEWAY__PORT": "0"}
 #: Variables that package managers may need on this machine.
 KEPT = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
 #: Starts RemoteClaw, sends a message, prints the answer, and ends RemoteClaw.
@@ -77,7 +79,7 @@ def is_installed(venv: Path, package: str) -> bool:
 
 def doctor(venv: Path, directory: Path) -> str:
     """Return what `remoteclaw doctor` says in an environment, without a state directory."""
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(directory / "nobody")}
+    env = {**ANY_PORT, "PATH": "/usr/bin:/bin", "HOME": str(directory / "nobody")}
     command = (venv / "bin/remoteclaw", "doctor")
     return subprocess.run(command, check=True, capture_output=True, env=env).stdout.decode()
 
@@ -163,7 +165,7 @@ def test_each_way_to_install_in_the_readme_works(directory: Path) -> None:
         home.mkdir()
         path = f"{home}/.local/bin:{home}/remoteclaw/bin:{tools}/bin:/usr/bin:/bin"
         kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
-        env = {**kept, "HOME": str(home), "PATH": path}
+        env = {**kept, **ANY_PORT, "HOME": str(home), "PATH": path}
         steps = [command, "remoteclaw doctor"]
         if command.startswith("uvx"):  # it installs nothing
             steps = [f"{command} doctor"]
