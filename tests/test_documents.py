@@ -40,7 +40,7 @@ NOT_RUN = {
     "bench": "it takes minutes",
     "k7m2q9xa": "it is the request of an example: tests/cli/test_requests.py does",
     "terminals share": "it needs a terminal: tests/gateway/test_guests.py does",
-    "terminals record": "it needs a terminal: tests/gateway/test_terminals.py does",
+    "terminals record": "it needs a terminal: tests/attach/test_recording.py does",
     "git clone": "the tutorial's test does",
     "remoteclaw up": "the tutorial's test does",
     "scripts/start": "the tutorial's test does",

@@ -111,7 +111,7 @@ def screen_of_terminal(session: str, as_json: bool) -> None:
 def share_terminal(
     session: str, hours: float, is_listing: bool, revoked: str | None, as_json: bool
 ) -> None:
-    """Print a link with which others watch a terminal's screen in a browser.
+    """Print a link with which others watch a terminal in a browser.
 
     They can't type, and see no earlier rows, no chat, no files and no other session. The link ends
     after --hours, when it is revoked, and with the terminal.
@@ -175,9 +175,10 @@ def search_terminal(session: str, text: str, as_json: bool) -> None:
 @click.argument("file")
 @url_option
 def record_terminal(session: str, file: str, url: str | None) -> None:
-    """Record what an open terminal shows from now on in FILE, as an asciicast.
+    """Record what a terminal shows from now on, in FILE.
 
-    Ctrl-C ends the recording, and so does the end of the terminal. `asciinema play FILE` plays it.
+    FILE is an asciicast of version 2, which `asciinema play FILE` plays. Ctrl-C ends the recording,
+    and so does the end of the terminal.
     It has everything that the screen shows, so look at it before you give it to others.
     """
     import asyncio

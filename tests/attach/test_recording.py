@@ -1,6 +1,7 @@
 """`terminals record`: what a terminal has shown, played back by another program's parser."""
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -42,6 +43,10 @@ async def test_a_recording_plays_back_frame_by_frame_what_the_screen_has_shown(
         found = await asyncio.to_thread(
             run_command, "terminals", "search", held.sid, "SAID FLOOD", env=stack.env()
         )
+        as_json = await asyncio.to_thread(
+            run_command, "terminals", "search", held.sid, "none", "--json", env=stack.env()
+        )
+        assert json.loads(as_json.stdout)["total"] == 0
         _, attached = await door.gateway.terminals.attached(
             door.gateway.terminals.held_record(held.sid)  # type: ignore[arg-type]
         )

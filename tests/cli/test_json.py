@@ -58,7 +58,7 @@ CLOCKS = {"atMs", "seconds", "gateway"}
 #: The commands without `--json`, by the reason.
 WITHOUT = {
     "they run until they are ended": "up, chat, attach, worker, gateway, sweep, dashboard, mcp, "
-    "channel run",
+    "channel run, terminals record",
     "what they print is JSON, or made for programs": "sessions export, config schema, config get, "
     "service",
     "they do something and print at most its name or one sentence": "stop, open, token create, "
@@ -89,7 +89,7 @@ def test_every_command_that_prints_facts_has_json() -> None:
         for name, command in every.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
-    facts = {*METHODS, *OWN, "terminals screen"}
+    facts = {*METHODS, *OWN, "terminals screen", "terminals search", "terminals share"}
     without_json = {name for line in WITHOUT.values() for name in line.split(", ")}
     listed = {name for name in every if any(f"{fact} ".startswith(f"{name} ") for fact in facts)}
 

@@ -20,6 +20,7 @@ from remoteclaw.profiles import CHANNELS
 SHOWN = {
     *(
         "AgentConfig.identity",
+        "AgentConfig.runtime",
         "AgentConfig.allow",
         "AgentConfig.env_pass",
         "AgentConfig.fallbacks",

@@ -298,5 +298,7 @@ async def test_links_are_made_listed_and_revoked_on_the_command_line(stack: Stac
         (made,) = await stack.fleet.guest_links.of(held.place.turn)
         assert made.expires_ms - made.created_ms == 30 * 60_000
         assert made.id in (await share("--list"))[0]
+        (listed,) = orjson.loads((await share("--list", "--json"))[0])["links"]
+        assert listed["id"] == made.id
         assert (await share("--revoke"))[0] == "No link to this terminal is valid.\n"
         assert await refusal(door, link.strip().partition("#")[2]) == (401, OVER)

@@ -188,5 +188,7 @@ async def layout_faults(page: Page) -> AsyncIterator[str]:
     """Yield what is cut off, and what moves although the system asks for no motion."""
     for fault in await page.evaluate(_CUT_OFF):
         yield f"it is cut off: {fault}"
+    if await page.evaluate("document.documentElement.scrollHeight > innerHeight"):
+        yield "the window scrolls, and not a part of it"
     if moving := await page.evaluate(_MOVING):
         yield f"{moving} animations run, although the system asks for none"
