@@ -85,6 +85,8 @@ def _spans(lexer: Lexer, text: str) -> Iterator[str]:
     at = 0
     for kind, tokens in groupby(_tokens(lexer, text), key=lambda token: token[0]):
         piece = "".join(token for _, token in tokens)
+        if not text.startswith(piece, at):  # a grammar may give a part twice: Terraform's does
+            break
         at += len(piece)
         yield f'<span class="{kind}">{escape(piece)}</span>' if kind else escape(piece)
     yield escape(text[at:])

@@ -151,7 +151,9 @@ DECEPTIVE = "</code></pre><script>alert(1)</script> \u202e\u2028<!-- {{"
 @for_each("language", [*sorted(LANGUAGES), "diff", "TS", "py", "no such", "", "python title=x"])
 def test_highlighting_changes_no_character(language: str) -> None:
     text = "def f(x):\n\t# <b>\n  return 'é' + 1 \r\n\n+++ a\n-b\n@@ c\n" + DECEPTIVE
-    assert Seen(code_html(language, text)).text == Seen(escape(text)).text
+    unfinished = 'x "y" {\n  z = <<-END\n    1\n    2\n'
+    for each in (text, unfinished):
+        assert Seen(code_html(language, each)).text == Seen(escape(each)).text
 
 
 def test_a_block_that_would_take_long_stays_plain() -> None:
