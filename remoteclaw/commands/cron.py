@@ -10,6 +10,7 @@ from remoteclaw.clock import local_time
 from remoteclaw.commands.call import CommandCall, CommandReply
 from remoteclaw.cron.calls import CronCalls, job_name
 from remoteclaw.cron.changes import (
+    SHOWN_DIGITS,
     Author,
     changed_job,
     find_job,
@@ -24,8 +25,6 @@ from remoteclaw.host.terminal import one_line
 from remoteclaw.tools.base import MAX_TEXT_CHARS
 from remoteclaw.tools.cron import JobPatch, JobSpec, ScheduleParams
 
-#: A job is named by this many digits of its id, and by more if the user writes more.
-SHOWN_DIGITS = 4
 #: The longest message in a list, in characters.
 MAX_SHOWN_CHARS = 80
 

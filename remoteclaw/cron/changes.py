@@ -18,6 +18,8 @@ from remoteclaw.tools.cron import JobPatch, JobSpec, ScheduleParams
 
 #: A new or changed schedule is shown with this many due times.
 SHOWN_TIMES = 3
+#: A list in a chat names a job by this many digits of its id; the user may write more.
+SHOWN_DIGITS = 4
 #: The longest name of a job that was given none, in characters.
 MAX_NAME_CHARS = 60
 
@@ -112,19 +114,24 @@ def upcoming_of(job: Job, now_ms: int) -> list[int]:
 
 
 def find_job(jobs: Sequence[Job], named: str, *, listed_by: str) -> Job:
-    """Return the job with this name, this id, or an id that begins so.
+    """Return the job with this id, this name, or an id that begins so.
 
-    Raises `NotFound`, which names the command `listed_by`, if there is none or more than one.
+    A name never hides an id as lists show it, as agents choose names: both are a refusal. Raises
+    `NotFound`, which names the command `listed_by` if there is none, and the ids if there are more.
     """
-    found = [job for job in jobs if named in (job.id, job.name)]
+    found = [job for job in jobs if named == job.id]
+    found = found or [job for job in jobs if named == job.name or _is_shown_id(job, named)]
     found = found or [job for job in jobs if named and job.id.startswith(named)]
     if len(found) > 1:
-        raise NotFound(
-            f"{named!r} fits {len(found)} cron jobs: give its id; `{listed_by}` lists them."
-        )
+        ids = ", ".join(f"`{job.id}`" for job in found)
+        raise NotFound(f"{named!r} fits {len(found)} cron jobs: write the whole id, one of {ids}.")
     if not found:
         raise NotFound(f"There is no cron job {named!r}: `{listed_by}` lists them.")
     return found[0]
+
+
+def _is_shown_id(job: Job, named: str) -> bool:
+    return len(named) >= SHOWN_DIGITS and job.id.startswith(named)
 
 
 def _checked(job: Job, now_ms: int) -> Job:

@@ -154,6 +154,30 @@ async def test_jobs_of_other_chats_are_shown_in_direct_chats_only(stack: Stack) 
     assert len(await cron_of(stack.fleet).jobs()) == 2
 
 
+async def test_a_name_like_another_jobs_id_hides_no_job(stack: Stack) -> None:
+    async def add(id: str, name: str) -> None:
+        every_minute = Schedule(every_s=60)
+        await jobs.add(stack.fleet, every_minute, session=CHAT, id=id, name=name)
+
+    async def ids() -> list[str]:
+        return sorted(job.id for job in await cron_of(stack.fleet).jobs())
+
+    first, decoy, whole, short = "ab12" + "0" * 12, "c" * 16, "d" * 16, "e" * 16
+    await add(first, "report")
+    await add(decoy, "ab12")
+    await add(whole, first)
+    await add(short, "c")
+
+    refused = await cron(stack, "remove ab12")
+    kept = await ids()
+    await cron(stack, f"remove {first}", "m2")
+    await cron(stack, "remove c", "m3")
+
+    assert refused == (f"'ab12' fits 2 cron jobs: write the whole id, one of `{first}`, `{decoy}`.")
+    assert kept == [first, decoy, whole, short]
+    assert await ids() == [decoy, whole]
+
+
 async def test_only_owners_use_the_command(stack: Stack) -> None:
     guest = replace(call_of(stack, "add every weekday at 9: x"), sender="bob", is_owner=False)
 

@@ -836,7 +836,9 @@ async def test_errors_of_cron_commands_are_one_line(stack: Stack) -> None:
         )
     for _ in range(2):
         assert cli(stack, "cron", "add", "every hour", "m", *named).returncode == 0
-    cli_refused(cli(stack, "cron", "pause", "n"), "'n' fits 2 cron jobs: give its id")
+    cli_refused(
+        cli(stack, "cron", "pause", "n"), "'n' fits 2 cron jobs: write the whole id, one of `"
+    )
     for options, why in (((), "Say what is to change"), (("--tz", "UTC"), "give both")):
         wrong = cli(stack, "cron", "edit", "0" * 16, *options)
         assert (wrong.returncode, why in wrong.stderr) == (2, True)
