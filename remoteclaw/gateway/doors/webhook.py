@@ -26,6 +26,8 @@ UNSIGNED = (
     "There is no such webhook, or the request is not signed with its token, or its time is more "
     f"than {WINDOW_S // 60} minutes away from this machine's."
 )
+NOT_AWAITED = "wait is only for new messages."
+NO_ANSWER = "There is no answer: the message was handled before, or is not for the agent."
 #: The longest wait for an answer, in seconds: proxies close a silent connection after a minute or
 #: two. The program asks again with the same message.
 MAX_WAIT_S = 110
@@ -61,6 +63,9 @@ class WebhookDoor:
             gateway.metrics.auth_failures += 1
             raise CallRefused("UNAUTHORIZED", UNSIGNED)
         posted, wait_s = await parsed(request, PostedMessage, body), _wait_s(request)
+        incoming = posted.incoming()
+        if wait_s is not None and not incoming.is_message:
+            raise CallRefused("INVALID_REQUEST", NOT_AWAITED)
         awaited = None if wait_s is None else Awaited("agents", deliver="caller")
         context = InboundContext(
             fleet=gateway.fleet,
@@ -71,16 +76,18 @@ class WebhookDoor:
             rate=self._rates.setdefault(account, RateLimiter()),
         )
         reports = self._reports.setdefault(account, PostedReports())
-        await reports.handle(context, posted, posted.incoming(), awaited)
+        await reports.handle(context, posted, incoming, awaited)
         answer = await self._answer(account, awaited, wait_s or 0) if awaited else {}
         return JSONResponse({"ok": True, **answer})
 
     async def _answer(self, account: str, awaited: Awaited, wait_s: int) -> dict[str, Any]:
         """Wait for the answer to a message; return what has become of the message so far."""
         if (accepted := awaited.accepted) is None:
-            status = "refused" if awaited.answer is None else "done"
-            text = "\n".join(awaited.notices) if awaited.answer is None else awaited.answer
-            return {"status": status, "text": text, "isError": status == "refused"}
+            if awaited.answer is not None:
+                return _state("done", awaited.answer)
+            if awaited.notices:
+                return _state("refused", "\n".join(awaited.notices), is_error=True)
+            return _state("unknown", NO_ANSWER, is_error=True)
         outcomes, sid = self._gateway.fleet.outcomes, accepted.session.sid
         outcome = None
         if self._waits[account] < MAX_WAITS:
@@ -91,13 +98,19 @@ class WebhookDoor:
                 self._waits[account] -= 1
         outcome = outcome or await outcomes.read(sid, accepted.entry_id)
         if outcome is None:
-            return {"status": "unknown", "text": "", "isError": True}
-        return {
-            "status": outcome.status,
-            "text": "\n\n".join(part["text"] for part in outcome.reply if part["text"]),
-            "isError": any(part["is_error"] for part in outcome.reply),
-            "pause": outcome.pause,
-        }
+            return _state("unknown", NO_ANSWER, is_error=True)
+        return _state(
+            outcome.status,
+            "\n\n".join(part["text"] for part in outcome.reply if part["text"]),
+            is_error=any(part["is_error"] for part in outcome.reply),
+            pause=outcome.pause,
+        )
+
+
+def _state(
+    status: str, text: str, *, is_error: bool = False, pause: str | None = None
+) -> dict[str, Any]:
+    return {"status": status, "text": text, "isError": is_error, "pause": pause}
 
 
 def _wait_s(request: Request) -> int | None:
@@ -105,6 +118,7 @@ def _wait_s(request: Request) -> int | None:
     text = request.query_params.get("wait")
     if text is None:
         return None
-    if not (text.isascii() and text.isdecimal() and int(text) <= MAX_WAIT_S):
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_WAIT_S))
+    if not (is_number and int(text) <= MAX_WAIT_S):
         raise CallRefused("INVALID_REQUEST", f"wait is a number of seconds, at most {MAX_WAIT_S}.")
     return int(text)

@@ -127,7 +127,16 @@ async def test_a_request_that_waits_gets_the_answer_and_the_url_gets_nothing(
         _, command = await ask(message("2", "/whoami"), "100")
         _, stranger = await ask(message("3", "hello", by="eve"), "100")
         _, failed = await ask(message("4", "fail"), "100")
-        wrong = [await ask(message("5", "hello"), wait) for wait in ("", "-1", "111", "1.5", "²")]
+        _, handled = await ask(message("2", "/whoami"), "1")
+        waits = ("", "-1", "111", "1.5", "²", "9" * 4400)
+        wrong = [await ask(message("5", "hello"), wait) for wait in waits]
+        others: list[dict[str, Any]] = [
+            {"replaces": "1", "text": "hello again"},
+            {"deletes": "1"},
+            {"reaction": "👍", "replyTo": "1"},
+            {"answer": {"request": "nosuch", "verdict": "once"}},
+        ]
+        others_refused = [await ask(message("5", "") | other, "1") for other in others]
         assert (await post(door, message("6", "memory")))[0] == 200
         (posted,) = await asyncio.to_thread(receiver.wait, 1)
 
@@ -138,6 +147,15 @@ async def test_a_request_that_waits_gets_the_answer_and_the_url_gets_nothing(
     assert "message 1 of our conversation" in answered["text"]
     assert command["status"] == "done"
     assert "`ada` on webhook" in command["text"]
+    assert handled == {
+        "ok": True,
+        "status": "unknown",
+        "text": "There is no answer: the message was handled before, or is not for the agent.",
+        "isError": True,
+        "pause": None,
+    }
+    for status, other in others_refused:
+        assert (status, other["error"]["message"]) == (400, "wait is only for new messages.")
     assert (stranger["status"], stranger["isError"]) == ("refused", True)
     assert "give you access" in stranger["text"]
     assert (failed["status"], failed["isError"]) == ("failed", True)
