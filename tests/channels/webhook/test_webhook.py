@@ -214,8 +214,13 @@ async def test_a_request_is_a_card_that_only_approvers_can_answer(
         messages = await eventually(
             lambda: "touch x no" in str(receiver.messages) and receiver.messages
         )
+        elsewhere = message("5", "touch x", by="alice", chat="job")
+        _, awaited = await post(door, elsewhere, path="/webhook?wait=100")
     texts = [one["text"] for one in messages]
     assert texts.count(NOT_YOURS) == 2
+    assert "touch x no" in awaited["text"], "an agent asked while the sender waited for the answer"
+    assert "which needs a permission that no person can give here" in awaited["text"]
+    assert len({one["card"]["id"] for one in receiver.messages if "card" in one}) == 1
     assert len([text for text in texts if text.startswith("Denied by alice at ")]) == 1
     (closed,) = [one for one in messages if one.get("card", {}).get("choices") == []]
     assert "“not now”" in closed["text"]
