@@ -27,14 +27,14 @@ def post(url: str, token: str, message: dict[str, str], wait_s: int) -> dict[str
 
     The same message again counts as the same one, so this may be repeated at will.
     """
-    body, at = json.dumps(message).encode(), str(int(time.time()))
+    body, at = json.dumps({**message, "wait": wait_s}).encode(), str(int(time.time()))
     signature = hmac.new(token.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
     headers = {
         "Content-Type": "application/json",
         "X-RemoteClaw-Timestamp": at,
         "X-RemoteClaw-Signature": f"v1={signature}",
     }
-    request = urllib.request.Request(f"{url}?wait={wait_s}", body, headers)
+    request = urllib.request.Request(url, body, headers)
     with urllib.request.urlopen(request, timeout=wait_s + 30) as response:
         return dict(json.load(response))
 

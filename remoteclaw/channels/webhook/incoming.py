@@ -12,6 +12,10 @@ from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
+#: The longest wait for an answer, in seconds: proxies close a silent connection after a minute or
+#: two. The program asks again with the same message.
+MAX_WAIT_S = 110
+
 _MODEL_CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
 
@@ -78,6 +82,9 @@ class PostedMessage(BaseModel):
     answer: PostedAnswer | None = None
     """Instead of a message: the sender's choice on a `card`."""
     files: tuple[PostedFile, ...] = ()
+    wait: int | None = Field(default=None, ge=0, le=MAX_WAIT_S)
+    """How long the response waits for the answer, in seconds; None to deliver it to the program's
+    URL. It is in the body, and so signed: nobody can add it to a request of others."""
 
     @model_validator(mode="after")
     def _check_content(self) -> "PostedMessage":
@@ -86,6 +93,8 @@ class PostedMessage(BaseModel):
             raise ValueError("needs text or files")
         if self.replaces == self.id:
             raise ValueError("an edit needs an id of its own, beside replaces")
+        if self.wait is not None and any(other is not None for other in (*others, self.replaces)):
+            raise ValueError("wait is only for new messages")
         return self
 
     def incoming(self) -> Incoming:

@@ -26,11 +26,7 @@ UNSIGNED = (
     "There is no such webhook, or the request is not signed with its token, or its time is more "
     f"than {WINDOW_S // 60} minutes away from this machine's."
 )
-NOT_AWAITED = "wait is only for new messages."
 NO_ANSWER = "There is no answer: the message was handled before, or is not for the agent."
-#: The longest wait for an answer, in seconds: proxies close a silent connection after a minute or
-#: two. The program asks again with the same message.
-MAX_WAIT_S = 110
 #: The maximum number of programs' requests that wait at once, of one account. A further one gets
 #: the status without a wait.
 MAX_WAITS = 100
@@ -46,8 +42,8 @@ class WebhookDoor:
         self._waits = Counter[str]()
 
     async def take(self, request: Request) -> Response:
-        """Accept a message. The response is sent once the message is stored, or, with `wait` in the
-        query, has its answer.
+        """Accept a message. The response is sent once the message is stored, or, with `wait`, has
+        its answer.
         """
         gateway, account = self._gateway, request.path_params.get("account", "default")
         body = await body_of(request)
@@ -62,11 +58,8 @@ class WebhookDoor:
         if not token or not is_signed(request.headers, token, body, now_s=time.time()):
             gateway.metrics.auth_failures += 1
             raise CallRefused("UNAUTHORIZED", UNSIGNED)
-        posted, wait_s = await parsed(request, PostedMessage, body), _wait_s(request)
-        incoming = posted.incoming()
-        if wait_s is not None and not incoming.is_message:
-            raise CallRefused("INVALID_REQUEST", NOT_AWAITED)
-        awaited = None if wait_s is None else Awaited("agents", deliver="caller")
+        posted = await parsed(request, PostedMessage, body)
+        awaited = None if posted.wait is None else Awaited("agents", deliver="caller")
         context = InboundContext(
             fleet=gateway.fleet,
             home=gateway.home,
@@ -76,8 +69,8 @@ class WebhookDoor:
             rate=self._rates.setdefault(account, RateLimiter()),
         )
         reports = self._reports.setdefault(account, PostedReports())
-        await reports.handle(context, posted, incoming, awaited)
-        answer = await self._answer(account, awaited, wait_s or 0) if awaited else {}
+        await reports.handle(context, posted, posted.incoming(), awaited)
+        answer = await self._answer(account, awaited, posted.wait or 0) if awaited else {}
         return JSONResponse({"ok": True, **answer})
 
     async def _answer(self, account: str, awaited: Awaited, wait_s: int) -> dict[str, Any]:
@@ -111,14 +104,3 @@ def _state(
     status: str, text: str, *, is_error: bool = False, pause: str | None = None
 ) -> dict[str, Any]:
     return {"status": status, "text": text, "isError": is_error, "pause": pause}
-
-
-def _wait_s(request: Request) -> int | None:
-    """Return the seconds to wait for the answer; None to deliver it to the program's URL."""
-    text = request.query_params.get("wait")
-    if text is None:
-        return None
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_WAIT_S))
-    if not (is_number and int(text) <= MAX_WAIT_S):
-        raise CallRefused("INVALID_REQUEST", f"wait is a number of seconds, at most {MAX_WAIT_S}.")
-    return int(text)

@@ -116,27 +116,28 @@ async def test_a_message_is_answered_once_however_often_it_is_posted(
 async def test_a_request_that_waits_gets_the_answer_and_the_url_gets_nothing(
     stack: Stack, receiver: Receiver, door: Door
 ) -> None:
-    async def ask(body: dict[str, Any], wait: str) -> tuple[int, dict[str, Any]]:
-        status, answer = await post(door, body, path=f"/webhook?wait={wait}")
+    async def ask(body: dict[str, Any], wait: object) -> tuple[int, dict[str, Any]]:
+        status, answer = await post(door, body | {"wait": wait})
         return status, answer
 
     with channel(stack):
-        _, accepted = await ask(message("1", "hello"), "0")
+        _, accepted = await ask(message("1", "hello"), 0)
         await stack.start_worker()
-        _, answered = await ask(message("1", "hello"), "100")  # it is the same message
-        _, command = await ask(message("2", "/whoami"), "100")
-        _, stranger = await ask(message("3", "hello", by="eve"), "100")
-        _, failed = await ask(message("4", "fail"), "100")
-        _, handled = await ask(message("2", "/whoami"), "1")
-        waits = ("", "-1", "111", "1.5", "²", "9" * 4400)
+        _, answered = await ask(message("1", "hello"), 100)  # it is the same message
+        _, command = await ask(message("2", "/whoami"), 100)
+        _, stranger = await ask(message("3", "hello", by="eve"), 100)
+        _, failed = await ask(message("4", "fail"), 100)
+        _, handled = await ask(message("2", "/whoami"), 1)
+        waits = ("", -1, 111, 1.5, "²", "9" * 4400)
         wrong = [await ask(message("5", "hello"), wait) for wait in waits]
+        unsigned = await post(door, message("1", "hello"), path="/webhook?wait=1")
         others: list[dict[str, Any]] = [
             {"replaces": "1", "text": "hello again"},
             {"deletes": "1"},
             {"reaction": "👍", "replyTo": "1"},
             {"answer": {"request": "nosuch", "verdict": "once"}},
         ]
-        others_refused = [await ask(message("5", "") | other, "1") for other in others]
+        others_refused = [await ask(message("5", "") | other, 1) for other in others]
         assert (await post(door, message("6", "memory")))[0] == 200
         (posted,) = await asyncio.to_thread(receiver.wait, 1)
 
@@ -155,12 +156,16 @@ async def test_a_request_that_waits_gets_the_answer_and_the_url_gets_nothing(
         "pause": None,
     }
     for status, other in others_refused:
-        assert (status, other["error"]["message"]) == (400, "wait is only for new messages.")
+        assert (status, other["error"]["message"]) == (
+            400,
+            "The body: Value error, wait is only for new messages.",
+        )
     assert (stranger["status"], stranger["isError"]) == ("refused", True)
     assert "give you access" in stranger["text"]
     assert (failed["status"], failed["isError"]) == ("failed", True)
     assert {status for status, _ in wrong} == {400}
-    assert wrong[0][1]["error"]["message"] == "wait is a number of seconds, at most 110."
+    assert "wait Input should be less than or equal to 110" in wrong[2][1]["error"]["message"]
+    assert unsigned == (200, {"ok": True}), "wait was taken from outside of the signed body"
     assert "- hello" in posted["text"]
 
 
@@ -214,8 +219,8 @@ async def test_a_request_is_a_card_that_only_approvers_can_answer(
         messages = await eventually(
             lambda: "touch x no" in str(receiver.messages) and receiver.messages
         )
-        elsewhere = message("5", "touch x", by="alice", chat="job")
-        _, awaited = await post(door, elsewhere, path="/webhook?wait=100")
+        elsewhere = message("5", "touch x", by="alice", chat="job", wait=100)
+        _, awaited = await post(door, elsewhere)
     texts = [one["text"] for one in messages]
     assert texts.count(NOT_YOURS) == 2
     assert "touch x no" in awaited["text"], "an agent asked while the sender waited for the answer"
