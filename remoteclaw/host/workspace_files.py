@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from remoteclaw.host.git import git_in
@@ -23,7 +24,15 @@ def paths_like(workspace: Path, letters: str, limit: int) -> list[str]:
     """
     wanted = letters.casefold()
     found = {path for path in _listed(workspace) if wanted in path.casefold() and _is_shown(path)}
-    return sorted(found, key=lambda path: _rank(path, wanted))[:limit]
+    ranked = sorted(found, key=lambda path: _rank(path, wanted))
+    root = os.path.realpath(workspace)
+    return list(islice((path for path in ranked if _is_inside(root, path)), limit))
+
+
+def _is_inside(root: str, path: str) -> bool:
+    """Whether the workspace has this file: a repository's configuration can lead git elsewhere."""
+    full = os.path.join(root, path)
+    return os.path.isfile(full) and Path(os.path.realpath(full)).is_relative_to(root)
 
 
 def _rank(path: str, wanted: str) -> tuple[int, int, str]:

@@ -42,14 +42,38 @@ def test_hidden_and_ignored_files_and_those_outside_are_left_out(directory: Path
 
     git(directory, "init", "-q")
     (inside / ".gitignore").write_text("*.log\n")
-    assert paths_like(inside, "", 50) == ["a.txt", "up"]
+    assert paths_like(inside, "", 50) == ["a.txt"]
     git(directory, "add", "-f", "work/built.log")
     git(directory, "config", "core.fsmonitor", f"touch {directory}/ran; false")
-    assert paths_like(inside, "", 50) == ["a.txt", "built.log", "up"]
+    assert paths_like(inside, "", 50) == ["a.txt", "built.log"]
     assert paths_like(inside, "secret", 50) == []
     git(directory, "config", "core.worktree", "/")
     assert "secret" not in str(paths_like(inside, "", 50))
     assert not (directory / "ran").exists()
+
+
+def test_a_repository_that_is_elsewhere_names_none_of_its_files(directory: Path) -> None:
+    """Whoever writes in the workspace, such as the agent, can lead git out of it."""
+    (inside := directory / "work").mkdir()
+    (outside := directory / "other").mkdir()
+    files(outside, "secret.txt", "sub/secret.txt")
+    git(outside, "init", "-q")
+    git(outside, "add", ".")
+    files(inside, "a.txt", "gone.txt")
+    (inside / "sub").symlink_to(outside / "sub")
+    (inside / "out").symlink_to(outside / "secret.txt")
+    (inside / "in").symlink_to("a.txt")
+
+    (inside / ".git").write_text(f"gitdir: {outside}/.git\n")
+    assert paths_like(inside, "secret", 50) == []
+    (inside / ".git").unlink()
+
+    git(inside, "init", "-q")
+    git(inside, "add", "gone.txt")
+    (inside / "gone.txt").unlink()
+    assert paths_like(inside, "", 50) == ["a.txt", "in"]
+    git(inside, "config", "core.worktree", str(outside))
+    assert paths_like(inside, "secret", 50) == []
 
 
 def test_a_huge_workspace_without_git_is_searched_in_part(
