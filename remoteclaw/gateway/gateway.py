@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
+from remoteclaw.clock import now_ms
 from remoteclaw.commands.answers import carry_out_changes
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
@@ -189,7 +190,9 @@ class Gateway:
         try:
             return await self.authenticator.is_valid(principal)
         except (RedisUnavailable, RedisRefused):
-            return True  # without Redis no call has an effect; the next check decides
+            # Without Redis no call has an effect, and the next check decides. A guest calls
+            # nothing, but sees the screen also without Redis.
+            return not isinstance(principal, Guest) or now_ms() < principal.expires_ms
         except Exception as error:  # noqa: BLE001 - a broken record must not end the process
             log.error("a token can't be checked: %s", frames_of(error))
             return False

@@ -12,9 +12,11 @@ import orjson
 import pytest
 from starlette.routing import Route, WebSocketRoute
 
+from remoteclaw.clock import now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.terminals.guest_links import MAX_LINKS
 from remoteclaw.fleet.terminals.state import HeldLease
+from remoteclaw.gateway.auth.principals import Guest
 from remoteclaw.gateway.doors.guests import ENDED, OVER
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import Gateway
@@ -228,6 +230,27 @@ async def test_a_link_ends_by_revocation_expiry_and_with_the_terminal_or_its_mak
             kept["token"][:-1],
         ):
             assert await refusal(door, token) == (401, OVER)
+
+
+async def test_a_link_expires_also_while_redis_is_away(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.gateway.TOKEN_CHECK_S", 0.05)
+    async with shown_terminal(stack) as (door, gateway, held):
+        create = partial(stack.fleet.guest_links.create, held.sid, held.place.turn, by="x")
+        of_owner = digest(own_token(stack))
+        short, _ = await create(valid_ms=2000, credential=of_owner)
+        long, _ = await create(valid_ms=900_000, credential=of_owner)
+        async with guest(door, short) as ending, guest(door, long) as staying:
+            await asyncio.to_thread(stack.redis.kill)
+            await ending.ended()
+            assert [each.expires_ms > now_ms() for each in guests_of(gateway)] == [True]
+            await asyncio.to_thread(stack.redis.start)
+
+
+def guests_of(gateway: Gateway) -> list[Guest]:
+    """Return the guests who watch at a gateway."""
+    return [one.principal for one in gateway.clients if isinstance(one.principal, Guest)]
 
 
 async def test_fifty_guests_of_one_link_watch_and_never_lock_out_a_user(stack: Stack) -> None:

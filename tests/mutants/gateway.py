@@ -52,6 +52,12 @@ MUTANTS = (
         test="test_a_guest_sees_the_screen_and_nothing_of_the_session",
     ),
     Mutant(
+        "a guest who watches on after the link has expired, because Redis is away",
+        before="return not isinstance(principal, Guest) or now_ms() < principal.expires_ms",
+        after="return True",
+        test="test_a_link_expires_also_while_redis_is_away",
+    ),
+    Mutant(
         "a link that outlives the token of its maker",
         before='return user is not None and user.has("terminal")',
         after="return True",
