@@ -40,7 +40,9 @@ async def test_the_audit_records_actions_and_refusals(stack: Stack) -> None:
         await ada.ask("POST", "/sessions", {"agent": "main"})  # already open: not recorded
         terminals.refuses = CallRefused("TOO_MANY", "Too often.")
         await ada.ask("POST", "/sessions", {"agent": "main"})
+        await owner.ask("GET", f"/sessions/{sid}/output")
         terminals.refuses = None
+        await door.invoke(own_token(stack), "terminals.take", {"sid": sid})
         async with door.connected(own_token(stack)) as client:
             await client.call("terminals.watch", {"sid": sid})
             with pytest.raises(Refused):
@@ -55,6 +57,8 @@ async def test_the_audit_records_actions_and_refusals(stack: Stack) -> None:
         ("ada", "type", "FORBIDDEN", False),  # once, because repetitions are not recorded
         (login_name(), "park", "ok", False),
         ("ada", "open", "TOO_MANY", False),
+        (login_name(), "type", "TOO_MANY", False),
+        (login_name(), "take", "ok", False),
         (login_name(), "watch", "ok", False),
         (login_name(), "watch", "INVALID_REQUEST", False),
         (login_name(), "end", "ok", False),

@@ -22,7 +22,15 @@ from remoteclaw.gateway.doors.sse import EventStreams
 from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
-from remoteclaw.gateway.guard import ERRORS, Bearer, Guard, answer_of_error, authenticate, parsed
+from remoteclaw.gateway.guard import (
+    ERRORS,
+    Bearer,
+    Guard,
+    address_of,
+    answer_of_error,
+    authenticate,
+    parsed,
+)
 from remoteclaw.gateway.metrics import exposition
 from remoteclaw.gateway.page.door import PageDoor, PageSocket, with_token
 from remoteclaw.tools.base import Id, Params
@@ -104,6 +112,7 @@ class _HttpDoor:
             call.args,
             call_id=request.headers.get("idempotency-key"),
             session_key=call.session_key,
+            address=address_of(request.scope),
         )
         answer = orjson.dumps({"ok": True, "result": orjson.Fragment(encoded(result))})
         return Response(answer, media_type="application/json")

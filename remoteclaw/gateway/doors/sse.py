@@ -25,6 +25,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.terminals.state import TerminalRecord
 from remoteclaw.gateway.auth.principals import Guest, Operator
 from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.guard import address_of
 from remoteclaw.gateway.terminals.host_terminals import HostTerminals
 from remoteclaw.tty.screen import Screen
 
@@ -183,7 +184,8 @@ class EventStreams:
 
     async def output(self, request: Request, operator: Operator, sid: str) -> Response:
         """Return the stream of a terminal's raw output, after the client's offset if it has one."""
-        screen = await self._call(operator, "terminals.screen", {"sid": sid})
+        address = address_of(request.scope)
+        screen = await self._call(operator, "terminals.screen", {"sid": sid}, address=address)
         last_id = _last_event_id(request) or ""
         offset = int(last_id) if re.fullmatch(r"[0-9]{1,18}", last_id) else None
 
@@ -226,10 +228,10 @@ class EventStreams:
         return _GuestResponse(self, guest, events, record)
 
     async def _call(
-        self, operator: Operator, method: str, params: Mapping[str, Any]
+        self, operator: Operator, method: str, params: Mapping[str, Any], *, address: str = ""
     ) -> dict[str, Any]:
         """Call a method, and return its result as a JSON object."""
-        result, _ = await self._gateway.call(operator, method, params)
+        result, _ = await self._gateway.call(operator, method, params, address=address)
         content: dict[str, Any] = result.model_dump(mode="json")
         return content
 
