@@ -17,7 +17,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.terminals.guest_links import MAX_LINKS
 from remoteclaw.fleet.terminals.state import HeldLease
 from remoteclaw.gateway.auth.principals import Guest
-from remoteclaw.gateway.doors.guests import ENDED, OVER
+from remoteclaw.gateway.doors.guests import ELSEWHERE, ENDED, OVER
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
@@ -251,6 +251,19 @@ async def test_a_link_expires_also_while_redis_is_away(
 def guests_of(gateway: Gateway) -> list[Guest]:
     """Return the guests who watch at a gateway."""
     return [one.principal for one in gateway.clients if isinstance(one.principal, Guest)]
+
+
+async def test_a_guest_reads_that_the_link_is_of_another_address(stack: Stack) -> None:
+    """A repetition would not help, and the host's name is nothing for guests."""
+    async with shown_terminal(stack) as (door, _, held):
+        token, _ = await stack.fleet.guest_links.create(
+            *(held.sid, held.place.turn),
+            by="x",
+            valid_ms=900_000,
+            credential=digest(own_token(stack)),
+        )
+        await stack.fleet.scripts.client.hset(keys.terminal(held.sid), "host", "elsewhere")
+        assert await refusal(door, token) == (410, ELSEWHERE)
 
 
 async def test_fifty_guests_of_one_link_watch_and_never_lock_out_a_user(stack: Stack) -> None:

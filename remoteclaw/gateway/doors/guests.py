@@ -13,6 +13,7 @@ from remoteclaw.gateway.guard import address_of, bearer_token
 
 OVER = "This link has expired or was revoked: ask for a new one."
 ENDED = "The terminal has ended, and this link with it."
+ELSEWHERE = "This address does not show the terminal: ask for another link."
 
 
 class GuestsDoor:
@@ -32,6 +33,8 @@ class GuestsDoor:
         record = await gateway.fleet.terminals.record(guest.sid)
         if record is None or record.entry != guest.entry or not record.is_open:
             raise CallRefused("GONE", ENDED)
+        if record.host and record.host != gateway.home.host_id:
+            raise CallRefused("GONE", ELSEWHERE)
         if request.method == "HEAD":
             raise CallRefused("INVALID_REQUEST", "This path is a stream: use GET.")
         response = self._streams.screen(guest, gateway.terminals.newest_record(record))
