@@ -255,14 +255,13 @@ def guests_of(gateway: Gateway) -> list[Guest]:
 
 async def test_a_guest_reads_that_the_link_is_of_another_address(stack: Stack) -> None:
     """A repetition would not help, and the host's name is nothing for guests."""
-    async with shown_terminal(stack) as (door, _, held):
-        token, _ = await stack.fleet.guest_links.create(
-            *(held.sid, held.place.turn),
-            by="x",
-            valid_ms=900_000,
-            credential=digest(own_token(stack)),
-        )
-        await stack.fleet.scripts.client.hset(keys.terminal(held.sid), "host", "elsewhere")
+    session = (await stack.append("hello")).session
+    record = {"key": str(session), "state": "live", "host": "elsewhere", "entry": "1-0"}
+    await stack.fleet.scripts.client.hset(keys.terminal(session.sid), mapping=record)
+    token, _ = await stack.fleet.guest_links.create(
+        session.sid, "1-0", by="x", valid_ms=900_000, credential=digest(own_token(stack))
+    )
+    async with opened(stack) as door:
         assert await refusal(door, token) == (410, ELSEWHERE)
 
 
