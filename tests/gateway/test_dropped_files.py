@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from remoteclaw.gateway.terminals.dropped_files import safe_name, typed_path
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment
 from remoteclaw.protocols import FILES
 from remoteclaw.runtimes import RUNTIMES
 from tests.support.doors import Door, Refused, opened, own_token
@@ -44,13 +44,17 @@ async def test_files_are_dropped_by_who_has_the_keyboard_and_lie_beside_the_term
                 await ada.call("terminals.drop", params)
             await ada.call("terminals.take", {"sid": held.sid, "force": True})
 
-            # A repeated call has no second effect; its file is not kept for a second time.
+            # A repeated call has no second effect, and a message that names the file keeps it.
             dropped = await ada.call("terminals.drop", params, idempotencyKey="a")
             assert (await ada.call("terminals.drop", params, idempotencyKey="a"))["paths"] == []
-            with pytest.raises(Refused, match=r"shot\.png is not kept any more: drop it again"):
-                await ada.call("terminals.drop", params)
+            assert (
+                await stack.fleet.blobs.get(
+                    held.sid, Attachment(name="x", mime_type="x/y", size=3, blob=file["blob"])
+                )
+                == b"one"
+            )
             other = await uploaded(door, token, "main/web/default/admin.x:admin.x:_", "b", b"x")
-            with pytest.raises(Refused, match="b is not kept any more"):
+            with pytest.raises(Refused, match="b is not kept any more: drop it again"):
                 await ada.call("terminals.drop", {"sid": held.sid, "files": [other]})
             for files in ([], [file] * 11, [{**file, "blob": "../../x"}]):
                 with pytest.raises(Refused, match="INVALID_REQUEST"):

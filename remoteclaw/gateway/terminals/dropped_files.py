@@ -53,7 +53,7 @@ class DroppedFiles:
                 why = f"it can't be stored on the agent's computer ({error.strerror})"
                 raise CallRefused("UNAVAILABLE", f"The file {name} was not taken: {why}.") from None
             paths.append(path)
-        await self._blobs.drop(self._sid, files)
+        # The uploads expire by themselves: a waiting message may name one of them, too.
         return paths
 
     def _write(self, path: Path, content: bytes) -> None:
