@@ -62,3 +62,25 @@ def test_setup_names_a_python_that_it_cannot_take(checkout: Path) -> None:
         " one, or unset it.\n"
     )
     assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("arguments", [["{}"], ["--no-chat", "--agent", "a", "{}"]])
+def test_start_reports_a_missing_directory_before_it_installs(
+    checkout: Path, arguments: list[str]
+) -> None:
+    missing = f"{checkout}/my project"
+    shutil.copy(ROOT / "scripts/start", checkout / "scripts")
+
+    result = subprocess.run(
+        [checkout / "scripts/start", *(each.format(missing) for each in arguments)],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"There is no directory {missing} in which the agent could work. To make it: mkdir -p "
+        f'"{missing}"\n'
+    )
+    assert not (checkout / ".venv").exists()
