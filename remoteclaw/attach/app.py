@@ -326,7 +326,7 @@ def _end_of(record: Mapping[str, Any] | None, away_reason: str) -> AttachEnd:
             return AttachEnd(GONE_STATUS, f"The terminal's host {record['host']} is away.")
     if status is None:
         reason = record["reason"] or "the reason is unknown"
-        return AttachEnd(1, f"The terminal has ended: {reason}.")
+        return AttachEnd(1, f"The terminal has ended: {reason.removesuffix('.')}.")
     code = status if 0 <= status < 256 else 128 + abs(status) if status < 0 else 1
     return AttachEnd(
         code, f"The program has ended with status {status}." if status else "The program has ended."

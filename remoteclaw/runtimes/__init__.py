@@ -18,7 +18,14 @@ from remoteclaw.runtimes.demo.runtime import DemoRuntime
 from remoteclaw.runtimes.gemini.runtime import GeminiRuntime
 from remoteclaw.runtimes.opencode.runtime import OpencodeRuntime
 
-__all__ = ["CLIS", "COMPACT", "RUNTIMES", "create_cli_runtime", "detect_runtime"]
+__all__ = [
+    "CLIS",
+    "COMPACT",
+    "RUNTIMES",
+    "create_cli_runtime",
+    "detect_runtime",
+    "terminal_problem",
+]
 
 #: All runtimes by their name in the configuration. `CLIS` keeps this order, in which
 #: `detect_runtime()` tries them.
@@ -51,3 +58,11 @@ def detect_runtime() -> tuple[str, str]:
         if program := shutil.which(create_cli_runtime(name).command[0]):
             return name, f"the first agent CLI found: {program}"
     return "demo", f"no agent CLI was found on PATH (looked for {', '.join(CLIS)})"
+
+
+def terminal_problem(name: str) -> str:
+    """Return that a runtime has no program for terminals; empty if it has one."""
+    if create_cli_runtime(name).terminal:
+        return ""
+    able = ", ".join(each for each in CLIS if create_cli_runtime(each).terminal)
+    return f"{name} has no program for terminals; these agents have one: {able}."

@@ -34,7 +34,7 @@ from remoteclaw.host.process import end_orphans
 from remoteclaw.host.safe_open import BadSubdir, open_below
 from remoteclaw.messages import TerminalWish, people_of
 from remoteclaw.protocols import TerminalProgram
-from remoteclaw.runtimes import CLIS, create_cli_runtime
+from remoteclaw.runtimes import create_cli_runtime, terminal_problem
 from remoteclaw.session.attempt import Attempt
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
@@ -113,9 +113,7 @@ class TerminalOpening:
         program = create_cli_runtime(prepared.spec.runtime).terminal
         if program is None:
             raise AgentUnavailable(
-                f"{prepared.spec.runtime} has no program for terminals; these agents have one: "
-                f"{', '.join(name for name in CLIS if create_cli_runtime(name).terminal)}.",
-                category=ErrorCategory.NOT_INSTALLED,
+                terminal_problem(prepared.spec.runtime), category=ErrorCategory.NOT_INSTALLED
             )
         if prepared.is_fork:
             raise AgentUnavailable(

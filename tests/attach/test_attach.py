@@ -197,6 +197,7 @@ def test_the_keyboard_can_be_taken_back_from_another_person(
         ({"state": "exited", "exit": 7}, 7, "The program has ended with status 7."),
         ({"state": "exited", "exit": 0}, 0, "The program has ended."),
         ({"state": "crashed", "reason": "it was killed"}, 1, "has ended: it was killed."),
+        ({"state": "crashed", "reason": "No such file."}, 1, "has ended: No such file."),
         ({"state": "parked"}, 3, "to continue: remoteclaw attach 5e555e55"),
     ],
 )
@@ -210,6 +211,7 @@ def test_attach_exits_with_the_status_of_the_program(
         assert screen.leave() == status
         printed = " ".join(screen.raw.decode().split())
         assert words in printed
+        assert f"{words}." not in printed, "a sentence has one full stop"
         after = printed.rpartition("\x1b")[2]
         assert ("API key is missing" in after) == (status == 7), "the reason is still there"
         assert_restored(screen)

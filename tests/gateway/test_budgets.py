@@ -5,14 +5,19 @@ import subprocess
 
 import pytest
 
+from remoteclaw.runtimes import RUNTIMES
 from tests.support.budgets import DAY, spend
 from tests.support.command import run_command
 from tests.support.conversations import drain
 from tests.support.doors import Refused, gateway_process, opened, own_token
 from tests.support.stack import Stack, said
+from tests.support.terminal_program import ProgramRuntime
 
 
-async def test_no_terminal_opens_at_the_limit(stack: Stack) -> None:
+async def test_no_terminal_opens_at_the_limit(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
     stack.configure(budgets=[DAY])
     await spend(stack.fleet, 1000)
     await stack.start_worker()

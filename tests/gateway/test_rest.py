@@ -254,8 +254,11 @@ async def test_messages_over_rest_are_the_sessions_history(stack: Stack) -> None
     assert (gone.status, gone.code) == (410, "GONE")
 
 
-async def test_a_client_that_opens_terminals_too_often_is_told_when_to_retry(stack: Stack) -> None:
+async def test_a_client_that_opens_terminals_too_often_is_told_when_to_retry(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three openings at once, and then one every ten seconds, as a page may poll too eagerly."""
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
     await stack.start_worker()
     async with opened(stack) as door:
         cockpit = Cockpit(door, own_token(stack))

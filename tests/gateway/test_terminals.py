@@ -200,6 +200,17 @@ async def test_a_missing_terminal_or_one_on_another_host_is_refused(
                 await door.gateway.terminals.attached(record)
 
 
+async def test_an_agent_without_a_program_for_terminals_is_refused_before_one_opens(
+    stack: Stack,
+) -> None:
+    stack.configure({"runtime": "acp", "command": ["any"]})
+    await stack.start_worker()
+    token = own_token(stack)
+    async with opened(stack) as door, door.connected(token) as client:
+        with pytest.raises(Refused, match=r"acp has no program for terminals; .*, opencode\.$"):
+            await client.call("terminals.open", {"cols": 80, "rows": 24})
+
+
 async def replies_in_chat(stack: Stack) -> list[str]:
     return [event.about["text"] for event in await stack.fleet.web.before("admin.ada")]
 

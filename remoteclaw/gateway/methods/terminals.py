@@ -22,6 +22,7 @@ from remoteclaw.gateway.terminals.viewers import TerminalViewers, terminal_of
 from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.safe_open import BadSubdir, parts_of
 from remoteclaw.messages import Attachment, SessionKey, TerminalWish
+from remoteclaw.runtimes import detect_runtime, terminal_problem
 from remoteclaw.tools import terminals as contract
 from remoteclaw.tty import ghostty, keys
 from remoteclaw.tty import input as terminal_input
@@ -160,6 +161,9 @@ async def _open_now(
             check_load(settings.max_load, settings.min_memory_mb)
         except Overloaded as problem:
             raise CallRefused("UNAVAILABLE", str(problem), retry_after_s=BUSY_S) from None
+        agent = call.config.agents.get(session.agent)
+        if agent and (lack := terminal_problem(agent.runtime or detect_runtime()[0])):
+            raise CallRefused("UNAVAILABLE", lack)
     # A postponed turn stays behind the terminal.
     if params.force and view and view.turn and not (is_open or view.is_postponed):
         await call.fleet.sessions.stop(session.sid, call=f"{call.id}-force")
