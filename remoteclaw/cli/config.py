@@ -11,7 +11,7 @@ from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from remoteclaw.config.edit import ConfigFile, PlannedChange
+    from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 
 
 @click.group()
@@ -74,6 +74,7 @@ def set_value(key: str, value: str) -> None:
     path = _path(key)
     plan = change_file(lambda file: _set(file, path, value))
     echo(f"{key} is set." if plan.paths else f"{key} already has this value.")
+    _print_new_agent(plan, path)
     _print_restarts(plan)
 
 
@@ -150,6 +151,21 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
     for name in reversed(path):
         value = {name: value}
     return dict(value)
+
+
+def _print_new_agent(plan: "PlannedChange", path: list[str]) -> None:
+    """Say that a change has added an agent: its name may be mistyped."""
+    if path[0] != "agents" or len(path) < 2:
+        return
+    if path[1] not in _agents(plan.before):
+        others = ", ".join(name for name in _agents(plan.after) if name != path[1]) or "none"
+        echo_text(f"There was no agent `{path[1]}`: this adds one (others: {others}).")
+
+
+def _agents(content: "FileContent") -> list[str]:
+    """Return the agents of a file's content. Without any section, there is the agent `main`."""
+    agents = tomllib.loads(content.data.decode()).get("agents", {"main": {}})
+    return list(agents) if isinstance(agents, dict) else []
 
 
 def _print_restarts(plan: "PlannedChange") -> None:

@@ -58,6 +58,16 @@ def test_config_set_keeps_comments(home: Home, key: str, value: str, line: str) 
     assert config("set", key, value).stdout == f"{key} already has this value.\n"
 
 
+def test_config_set_says_that_it_adds_an_agent() -> None:
+    added = config("set", "agents.man.permissions", "edits")
+    changed = config("set", "agents.man.permissions", "ask")
+
+    assert added.stdout == (
+        "agents.man.permissions is set.\nThere was no agent `man`: this adds one (others: main).\n"
+    )
+    assert changed.stdout == "agents.man.permissions is set.\n"
+
+
 def test_config_unset_removes_a_value(home: Home) -> None:
     assert config("unset", "queue.mode").stdout == "queue.mode is gone.\n"
     assert config("unset", "queue.mode").stdout == "queue.mode is not in the file.\n"
