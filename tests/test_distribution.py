@@ -19,7 +19,7 @@ from tests.support.extensions import install_example
 from tests.support.waiting import HANG_S
 
 #: The default port may be in use.
-ANY_PORT = {"REMOTECLAW__GATEWAY__PORT": "0"}
+ANY_PORT = {"REMOTECLAW__GATEWAY__PORT": "0", "REMOTECLAW__TERMINALS__MAX_LOAD": "0"}
 #: Variables that package managers may need on this machine.
 KEPT = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "SSL_CERT_FILE")
 #: Starts RemoteClaw, sends a message, prints the answer, and ends RemoteClaw.
@@ -144,6 +144,7 @@ def test_what_the_sdist_installs_starts_and_answers_where_nothing_else_is(
     assert os.fspath(ROOT) not in said
     # What doctor proposes for the extras is right, too.
     commands = re.findall(r"not installed: run `(.+?)`", said)
+    assert said.count("\n-- ") == len(commands)
     assert len(commands) == len(EXTRAS) - is_installed(venv, "cryptography") + 1
     for proposed in commands:
         subprocess.run(shlex.split(proposed), check=True, capture_output=True)
@@ -163,7 +164,7 @@ def test_each_way_to_install_in_the_readme_works(directory: Path) -> None:
     for number, command in enumerate(commands):
         home = directory / f"home-{number}"
         home.mkdir()
-        path = f"{home}/.local/bin:{home}/remoteclaw/bin:{tools}/bin:/usr/bin:/bin"
+        path = f"{home}/.local/bin:{home}/.local/share/remoteclaw/bin:{tools}/bin:/usr/bin:/bin"
         kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
         env = {**kept, **ANY_PORT, "HOME": str(home), "PATH": path}
         steps = [command, "remoteclaw doctor"]

@@ -95,7 +95,9 @@ def _today(used: Mapping[str, Any]) -> str:
 def doctor(as_json: bool) -> None:
     """Check what RemoteClaw needs here, and report what is missing.
 
-    Exit status: 0 nothing is missing, 1 something is.
+    Each line begins with ok, NO, or -- for an optional part that is not installed.
+
+    Exit status: 0 nothing is wrong, 1 something is.
     """
     import asyncio
 
@@ -115,8 +117,8 @@ def doctor(as_json: bool) -> None:
         is_well = True
         async for finding in examine():  # each is printed as soon as it is known
             is_well &= finding.ok
-            text = one_line(finding.text)
-            echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
+            mark = "--" if finding.absent else "ok" if finding.ok else "NO"
+            echo(f"{mark}  {finding.subject:<16} {one_line(finding.text)}")
         return is_well
 
     sys.exit(0 if asyncio.run(run()) else 1)

@@ -8,6 +8,7 @@ no gateway runs wait in their backlog.
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -50,10 +51,20 @@ def listen(config: GatewayConfig) -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConfigError(
-            f"[gateway] can't listen on {host}, port {config.port} ({error.strerror}): end what "
-            "listens there, or set another host or port (0 for any that is free)."
+            f"[gateway] can't listen on {host}, port {config.port} ({error.strerror}): "
+            f"{_remedy(error)}"
         ) from None
     return listening
+
+
+def _remedy(error: OSError) -> str:
+    """Return what to do if the gateway can't listen."""
+    if error.errno == errno.EADDRINUSE:
+        return (
+            "usually another RemoteClaw listens there. End it, or take any free port: "
+            "`remoteclaw config set gateway.port 0`."
+        )
+    return "set another host or port (0 for any that is free)."
 
 
 def listen_privately(home: Home) -> socket.socket:

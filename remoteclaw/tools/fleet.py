@@ -223,6 +223,8 @@ class DoctorFinding(Result):
     """Whether nothing is wrong."""
     text: str
     """The result of the check; if something is wrong, also what to do."""
+    absent: bool = False
+    """Whether something optional is not there, which is no problem."""
 
 
 class DoctorResult(Result):

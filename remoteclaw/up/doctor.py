@@ -12,7 +12,14 @@ from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
 from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
-from remoteclaw.config.model import ChannelConfig, Config, GatewayConfig, HooksConfig, is_loopback
+from remoteclaw.config.model import (
+    ChannelConfig,
+    Config,
+    GatewayConfig,
+    HooksConfig,
+    TerminalsConfig,
+    is_loopback,
+)
 from remoteclaw.config.requests import unasked_budget
 from remoteclaw.errors import ConfigError, RedisRefused, RemoteClawError
 from remoteclaw.extensions import Kind, by_package, load_runtime
@@ -26,6 +33,7 @@ from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.installation import EXTRAS, missing_packages
+from remoteclaw.host.load import Overloaded, check_load
 from remoteclaw.host.terminal import one_line
 from remoteclaw.profiles import CHANNELS, channel_of
 from remoteclaw.runtimes import RUNTIMES
@@ -55,6 +63,8 @@ class Finding:
     ok: bool
     text: str
     """The result in words; for a problem, also what to do."""
+    absent: bool = False
+    """Whether something optional is not there, which is no problem."""
 
 
 async def examine() -> AsyncIterator[Finding]:
@@ -82,12 +92,12 @@ async def examine() -> AsyncIterator[Finding]:
     for budget in config.budgets:
         if problem := unasked_budget(config, budget):
             yield Finding(f"budget of {budget.of}", False, f"{problem}.")
-    yield Finding("terminals", True, ghostty.problem() or "can be opened")
+    yield _terminals(config.terminals)
     for package, added in by_package().items():
         yield _package(package, added)
     for extra in EXTRAS:
         if problem := missing_packages(extra):
-            yield Finding(extra, True, problem)
+            yield Finding(extra, True, problem, absent=True)
     pid = running_pid(home)
     if config.redis.url is None and pid is None:
         for finding in _not_running(home, config):
@@ -95,6 +105,17 @@ async def examine() -> AsyncIterator[Finding]:
     else:
         async for finding in _running(home, config, pid):
             yield finding
+
+
+def _terminals(settings: TerminalsConfig) -> Finding:
+    """Return whether a terminal could be opened now."""
+    if problem := ghostty.problem():
+        return Finding("terminals", True, problem, absent=True)
+    try:
+        check_load(settings.max_load, settings.min_memory_mb)
+    except Overloaded as problem:
+        return Finding("terminals", False, str(problem))
+    return Finding("terminals", True, "can be opened")
 
 
 def _package(package: str, added: Sequence[tuple[Kind, EntryPoint]]) -> Finding:

@@ -18,10 +18,19 @@ from tests.support.stack import Stack
 
 
 def test_without_an_installed_redis_the_bundled_server_is_used(directory: Path) -> None:
-    result = without_stack(directory, "doctor", PATH="/nonexistent")
+    result = without_stack(
+        directory, "doctor", PATH="/nonexistent", REMOTECLAW__TERMINALS__MAX_LOAD="0"
+    )
 
     assert re.search(r"ok  redis +Valkey \S+ would be started", result.stdout)
     assert re.search(r"ok  terminals +can be opened", result.stdout)
+
+
+def test_doctor_says_that_this_host_has_too_little_room_for_a_terminal(directory: Path) -> None:
+    result = without_stack(directory, "doctor", REMOTECLAW__TERMINALS__MIN_MEMORY_MB="1000000")
+
+    assert result.returncode == 1
+    assert re.search(r"NO  terminals +This host has too ", result.stdout)
 
 
 @pytest.mark.usefixtures("gateway")
@@ -168,6 +177,9 @@ async def test_doctor_reports_a_port_used_by_another_program(stack: Stack, direc
         assert (
             f"NO  gateway          [gateway] can't listen on 127.0.0.1, port {port}"
             in result.stdout
+        )
+        assert "End it, or take any free port: `remoteclaw config set gateway.port 0`." in (
+            result.stdout
         )
     assert f"ok  gateway          http://127.0.0.1:{port}" in with_gateway.stdout
 

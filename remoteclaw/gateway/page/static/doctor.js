@@ -20,7 +20,7 @@ export function doctor(link, onProblems) {
           ? `The doctor has checked ${host} at ${moment(atMs)}: ${count(bad.length)} of ${count(findings.length)} are not right.`
           : `The doctor has checked ${host} at ${moment(atMs)}: all is well.`;
         fill(right, el("details", {}, el("summary", { text: `What is right (${count(well.length)})` }),
-          el("ul", { class: "right" }, well.map((finding) => el("li", {}, icon("check"), el("p", {}, el("strong", { text: finding.subject }), " ", ...withCode(finding.text)))))));
+          el("ul", { class: "right" }, well.map((finding) => el("li", {}, icon(finding.absent ? "info" : "check"), el("p", {}, el("strong", { text: finding.subject }), " ", ...withCode(finding.text)))))));
         onProblems(bad);
       } catch (error) {
         note.textContent = error.message;
