@@ -32,10 +32,8 @@ USAGE = (
     "`/cron` lists the cron jobs, `/cron add WHEN: MESSAGE` adds one, and `/cron pause|resume|run|"
     "remove JOB` changes one."
 )
-HOW_TO_ADD = (
-    "Write when and what: `/cron add every weekday at 9: What is new?`. WHEN is {examples}."
-)
-NONE = "There are no cron jobs here. `/cron add every weekday at 9: What is new?` adds one."
+HOW_TO_ADD = "Write when and what: `/cron add every weekday at 9: Report news`. WHEN is {examples}."
+NONE = "There are no cron jobs here. `/cron add every weekday at 9: Report news` adds one."
 TOO_LONG = "The message of a cron job has at most {limit:,} characters."
 NO_SCHEDULER = "No scheduler runs, so nothing is due: start `remoteclaw up` or `remoteclaw sweep`."
 

@@ -180,7 +180,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec(
             "cron",
-            "List scheduled messages, or add one: `/cron add every weekday at 9: What is new?`.",
+            "List scheduled messages, or add one: `/cron add every weekday at 9: Report news`.",
             cron.cron,
             "[add WHEN: MESSAGE | pause|resume|run|remove JOB]",
             scope="owner",

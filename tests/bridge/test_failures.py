@@ -57,7 +57,7 @@ def test_each_failure_has_its_reason_and_its_remedy(category: ErrorCategory, tex
 
 
 def test_an_authentication_failure_explains_how_to_sign_in() -> None:
-    assert "(claude: `its 'own' words`). Run `claude`, then /login, " in failure_reply(
+    assert "(claude: `its 'own' words`). Run `claude auth login`, " in failure_reply(
         ErrorCategory.AUTH
     )
     assert "Run `codex login`, or correct" in failure_reply(ErrorCategory.AUTH, runtime="codex")
@@ -71,7 +71,7 @@ def test_a_refused_key_is_named_but_not_shown() -> None:
 
     assert text.startswith("main's model refuses the key in ANTHROPIC_API_KEY (claude: ")
     assert "under [agents.main.env] or in the environment that RemoteClaw was started in" in text
-    assert "or remove it and run `claude`, then /login" in text
+    assert "or remove it and run `claude auth login`" in text
     assert "swordfish" not in text
 
 

@@ -378,7 +378,7 @@ async def test_a_missing_claude_sign_in_is_reported_with_instructions(
 
     assert failed.payloads[0].text.startswith(
         "main isn't signed in to its model (claude: `Not logged in · Please run /login`). "
-        "Run `claude`, then /login, on the computer that RemoteClaw runs on; then send"
+        "Run `claude auth login`, on the computer that RemoteClaw runs on; then send"
     )
 
 

@@ -82,7 +82,7 @@ class ClaudeRuntime(BaseRuntime):
     )
     remedies = Remedies(
         install="npm install -g @anthropic-ai/claude-code",
-        sign_in="run `claude`, then /login",
+        sign_in="run `claude auth login`",
         keys=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"),
         models="`claude`, then /model",
     )

@@ -5,7 +5,7 @@ import { ago, bar, button, duration, el, fill, newId, problemLine, setMessage, s
 import { emptyState } from "./empty_state.js";
 import { icon, stateMark } from "./icons.js";
 import { jobForm, timeIn } from "./job_form.js";
-import { partsOf, sessionLink } from "./session_keys.js";
+import { isOwn, partsOf, sessionLink } from "./session_keys.js";
 
 /** How often the times are updated. */
 const TIMES_MS = 30_000;
@@ -123,7 +123,7 @@ function jobRow(link, jobId) {
     name.textContent = job.name;
     fill(next, job.nextRun ? [el("time", { datetime: job.nextRun, text: timeIn(job.nextRun, job.zone) }), el("span", { class: "about", text: ` ${job.zone} · ${ago(job.nextRunMs)}` })]
       : el("span", { class: "about", text: job.enabled ? "not due again" : "paused" }));
-    fill(when, job.words, el("span", { class: "about" }, ` · ${agent} answers in `, sessionLink(job.sessionKey, `${channel} ${chat}`)));
+    fill(when, job.words, el("span", { class: "about" }, ` · ${agent} answers in `, sessionLink(job.sessionKey, isOwn(job.sessionKey) ? "your conversation" : `${channel} ${chat}`)));
     fill(message, el("q", { text: job.message }));
     fill(last, lastOf(job));
     last.classList.toggle("failed", FAILED.includes(job.lastStatus));

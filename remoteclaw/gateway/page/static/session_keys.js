@@ -23,6 +23,11 @@ function placeOf(sessionKey) {
   return sessionKey?.slice(sessionKey.indexOf("/")).replace(/[^:]*$/, "");
 }
 
+/** Return whether a session is a conversation of the page's user. */
+export function isOwn(sessionKey) {
+  return placeOf(sessionKey) === placeOf(home);
+}
+
 /** Return the agent, the channel and the chat of a session key. */
 export function partsOf(sessionKey) {
   const [agent, channel, , chat] = sessionKey.split("/").map((part) => decodeURIComponent(part.split(":")[0]));
@@ -37,7 +42,7 @@ export function nameOf(sessionKey) {
 /** Return the address of a session: the chat of an own conversation, or the view of any other session. */
 export function addressOf(sessionKey) {
   if (sessionKey === home) return "#/";
-  if (placeOf(sessionKey) !== placeOf(home)) return `#/s/${encodeURIComponent(sessionKey)}`;
+  if (!isOwn(sessionKey)) return `#/s/${encodeURIComponent(sessionKey)}`;
   return `#/c/${sessionKey.split(":").pop()}`;
 }
 
