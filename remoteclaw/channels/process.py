@@ -38,7 +38,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
-from remoteclaw.host.packages import package_hint
+from remoteclaw.host.packages import is_import_error, package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import Channel, channel_of
 from remoteclaw.protocols import PlatformAdapter, Reply
@@ -135,7 +135,7 @@ class _Account:
                 is_foreseen = isinstance(error, RemoteClawError)
                 failed = f"It failed ({type(error).__name__}); its log says where."
                 problem = str(error) if is_foreseen else failed
-                if not is_foreseen or isinstance(error, ConfigError):
+                if not is_foreseen or is_import_error(error):
                     problem += package_hint()
                 if isinstance(error, AccountRefused | ConfigError):  # a person has to fix this
                     pause = MAX_PAUSE_S

@@ -19,7 +19,7 @@ from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
 from remoteclaw.errors import ConfigError, PlatformBusy
-from remoteclaw.host.files import write_new
+from remoteclaw.host.locks import replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
 from remoteclaw.profiles import CHANNELS, channel_of
@@ -51,12 +51,12 @@ class Onboarding:
         self._may_ask = may_ask
         self._hiding = hiding
         self._account = options.get("account") or "default"
-        self._token_file: Path | None = None
-        """The file that this run has stored a token in; None if an option names the token."""
+        self._renews = False
+        """Whether the account is configured already, with a token file that can't be read."""
         self._file = ConfigFile(home.config_file)
 
     async def run(self) -> None:
-        """Add the account. If a step fails, remove the stored token and change no configuration."""
+        """Add the account, or give one a new token. If a step fails, change nothing."""
         known = channel_of(self._channel)
         model = ChannelConfig.named(self._channel)
         if known is None or not known.sign_up or not issubclass(model, TokenConfig):
@@ -65,27 +65,42 @@ class Onboarding:
                 f"No account of {self._channel!r} can be added: `remoteclaw channel add` supports "
                 f"{', '.join(addable)}."
             )
-        if (self._channel, self._account) in self._config.accounts():
-            raise ConfigError(
-                f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
-                "it there, or name another account with --account."
-            )
+        if lost := self._without_token(self._config):
+            self._renews = True
+            echo(f"{self._channel}/{self._account} gets a new token: {lost[1]}")
         table = self._table(model, known.sign_up)
-        try:
-            await self._add(model, table)
-        except BaseException:
-            if self._token_file:
-                self._token_file.unlink(missing_ok=True)
-            raise
+        await self._add(model, table, lost[0] if lost else {})
 
-    async def _add(self, model: type[TokenConfig], table: Mapping[str, Any]) -> None:
-        adapter = await self._adapter(self._settings(model, table))
+    def _without_token(self, config: Config) -> tuple[dict[str, Any], str] | None:
+        """Return the API's address of an account whose token file can't be read, and why it can't.
+
+        Return None if the account is not configured. Raises `ConfigError` if it has its token.
+        """
+        settings = config.accounts().get((self._channel, self._account))
+        if settings is None:
+            return None
+        if isinstance(settings, TokenConfig) and settings.token_file:
+            try:
+                settings.read_token()
+            except ConfigError as error:
+                return settings.model_dump(include={"api_url"}), str(error)
+        raise ConfigError(
+            f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
+            "it there, or name another account with --account."
+        )
+
+    async def _add(
+        self, model: type[TokenConfig], table: Mapping[str, Any], known: Mapping[str, Any]
+    ) -> None:
+        adapter = await self._adapter(self._settings(model, {**known, **table}))
         try:
             identity = await adapter.connect()
             echo(f"The token is that of {identity.name}.")
             if identity.problem:
                 echo(identity.problem)
-            owner = self._options.get("owner") or await self._owner(adapter, identity.name)
+            owner = self._options.get("owner")
+            if not (owner or (self._renews and self._owners)):
+                owner = await self._owner(adapter, identity.name)
         finally:
             await adapter.aclose()
         await self._write(table, owner)
@@ -94,7 +109,7 @@ class Onboarding:
     # -- the token -----------------------------------------------------------------------------
 
     def _table(self, model: type[TokenConfig], sign_up: str) -> dict[str, Any]:
-        """Return the account's settings. Ask for the token if no option names it, and store it."""
+        """Return the account's settings. Ask for the token if no option names it."""
         names = ("token_file", "token_env", "api_url", "agent")
         table: dict[str, Any] = {
             name: value for name in names if (value := self._options.get(name)) is not None
@@ -104,7 +119,7 @@ class Onboarding:
         if not self._may_ask:
             raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
         echo(sign_up)
-        return {"token_file": str(self._store_token(self._asked_token(model))), **table}
+        return {"token": self._asked_token(model), **table}
 
     def _asked_token(self, model: type[TokenConfig]) -> str:
         """Return the token that the user types or pastes, until it has the form of a token."""
@@ -118,16 +133,9 @@ class Onboarding:
                 raise ConfigError(f"This is not {problem}.")
             echo(f"This is not {problem}.")
 
-    def _store_token(self, token: str) -> Path:
-        """Write a token to a file that only this user can read, and return its path."""
-        directory = self._home.path / "tokens"
-        directory.mkdir(mode=0o700, exist_ok=True)
-        path = directory / f"{self._channel}-{self._account}"
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
-        write_new(path, f"{token}\n".encode())
-        self._token_file = path
-        return path
+    @property
+    def _token_file(self) -> Path:
+        return self._home.path / "tokens" / f"{self._channel}-{self._account}"
 
     def _settings(self, model: type[TokenConfig], table: Mapping[str, Any]) -> TokenConfig:
         try:
@@ -189,25 +197,54 @@ class Onboarding:
 
     # -- the configuration ---------------------------------------------------------------------
 
+    @property
+    def _owners(self) -> tuple[str, ...]:
+        return tuple(self._config.channel(self._channel).owners or ())
+
     async def _write(self, table: Mapping[str, Any], owner: str | None) -> None:
+        """Store a typed token in a file that only this user can read, and write the settings.
+
+        The token is stored under the configuration's lock, and only if no other process has added
+        the account meanwhile: the file is then that process's.
+        """
+        token = table.get("token")
+        account = {**table, "token_file": str(self._token_file)} if token else dict(table)
+        account.pop("token", None)
+        if self._renews:
+            account = {"token_file": None, **account}
         is_default = self._account == "default"
-        section: dict[str, Any] = (
-            dict(table) if is_default else {"accounts": {self._account: table}}
-        )
+        section: dict[str, Any] = account if is_default else {"accounts": {self._account: account}}
         if owner is not None:
-            known = self._config.channel(self._channel).owners or ()
-            section["owners"] = list(dict.fromkeys((*known, owner)))
+            section["owners"] = list(dict.fromkeys((*self._owners, owner)))
         async with self._file.locked():
-            plan = self._file.plan_patch(self._file.read(), {"channels": {self._channel: section}})
-            await self._file.write(plan)
+            content = self._file.read()
+            if current := self._file.config_or_none(content):
+                self._without_token(current)
+            plan = self._file.plan_patch(content, {"channels": {self._channel: section}})
+            if token:
+                self._token_file.parent.mkdir(mode=0o700, exist_ok=True)
+                replace_file(self._token_file, f"{token}\n".encode())
+            try:
+                await self._file.write(plan)
+            except BaseException:
+                if token and not self._renews:
+                    self._token_file.unlink(missing_ok=True)
+                raise
 
     def _print_next_steps(self, name: str, owner: str | None) -> None:
         echo(f"{self._channel}/{self._account} is in {self._home.config_file} now.")
+        variable = self._options.get("token_env")
         if running_pid(self._home) is None:
-            echo(f"Start `remoteclaw up`: then {one_line(name)} answers.")
+            where = f", with {variable} in its environment" if variable else ""
+            echo(f"Start `remoteclaw up`{where}: then {one_line(name)} answers.")
+        elif variable:
+            echo(
+                f"Set {variable} where `remoteclaw up` runs, and restart it: then {one_line(name)} "
+                "answers."
+            )
         else:
             echo(f"`remoteclaw up` starts it now: {one_line(name)} answers.")
-        if owner is None:
+        if owner is None and not self._owners:
             echo(
                 "It has no owner yet: write to it, and `remoteclaw pairing approve CODE` gives you "
                 f"access; add your id to channels.{self._channel}.owners to become its owner."

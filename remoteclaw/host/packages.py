@@ -29,6 +29,15 @@ def package_hint() -> str:
     )
 
 
+def is_import_error(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised for, says that code can't be imported."""
+    while error is not None:
+        if isinstance(error, ImportError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _newer(directory: Path) -> Iterator[str]:
     try:
         for info in directory.glob("*.dist-info"):

@@ -97,6 +97,15 @@ async def test_channel_add_needs_no_input_if_options_give_everything(
     assert "is in" in add(stack, "telegram", *options, "--account", "work")
 
 
+async def test_a_token_of_the_environment_is_named_where_up_needs_it(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    options = ("--api-url", bot.api_url, "--token-env", "TT", "--owner", "7", "--no-input")
+    done = run_command("channel", "add", "telegram", *options, env=stack.env() | {"TT": bot.token})
+
+    assert "Start `remoteclaw up`, with TT in its environment: then" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -124,7 +133,42 @@ async def test_a_token_that_is_refused_leaves_nothing_behind(
     assert "token" in output.splitlines()[-1]
     assert "Traceback" not in output
     assert configured(stack) is None
-    assert list((stack.home.path / "tokens").iterdir()) == []
+    assert not (stack.home.path / "tokens").exists()
+
+
+async def test_of_two_that_add_an_account_at_once_one_succeeds_and_keeps_its_token(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    command = (REMOTECLAW, "channel", "add", "telegram", "--api-url", bot.api_url)
+    with Terminal.running(*command, env=stack.env()) as late:
+        await asyncio.to_thread(hides_input, late)
+        late.type(f"{bot.token}\r")
+        await asyncio.to_thread(late.see, "Now write something")
+        added = add(stack, *command[3:], "--owner", "7", typed=f"{bot.token}\n")
+        bot.say("hello", chat=8)
+        await asyncio.to_thread(late.see, "Is that you?")
+        late.type("y\r")
+        await asyncio.to_thread(late.see, "already: change it there")
+
+    assert "telegram/default is in" in added
+    assert configured(stack)["owners"] == ["7"]
+    assert Path(configured(stack)["token_file"]).read_text() == f"{bot.token}\n"
+
+
+async def test_an_account_whose_token_file_is_lost_gets_a_new_token(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    options = ("telegram", "--api-url", bot.api_url, "--owner", "7")
+    add(stack, *options, typed=f"{bot.token}\n")
+    (token_file := Path(configured(stack)["token_file"])).unlink()
+
+    output = add(stack, "telegram", typed=f"{bot.token}\n")  # the owner and the address are known
+
+    assert f"{token_file} can't be read: No such file or directory. Write the token into" in output
+    assert token_file.read_text() == f"{bot.token}\n"
+    assert token_file.stat().st_mode & 0o777 == 0o600
+    assert configured(stack)["owners"] == ["7"]
+    assert "already: change it there" in add(stack, *options, typed=f"{bot.token}\n")
 
 
 @pytest.mark.parametrize("where", ["typed", "file"])

@@ -190,7 +190,10 @@ class TokenConfig(AccountConfig):
                 token = path.read_text().strip()
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or "it is no text"
-                raise ConfigError(f"token_file {path} can't be read: {why}.") from None
+                raise ConfigError(
+                    f"token_file {path} can't be read: {why}. Write the token into it, with mode "
+                    "600."
+                ) from None
             where = f"token_file {path}"
         elif self.token_env:
             token, where = environment.get(self.token_env, "").strip(), f"${self.token_env}"
