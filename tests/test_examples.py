@@ -75,8 +75,8 @@ def test_the_examples_do_what_their_readmes_say(
 def configuration(bot: TelegramBot, directory: Path) -> str:
     """Return the configurations of all examples, with what a user replaces in them."""
     text = "\n".join(each.read_text() for each in sorted(EXAMPLES.glob("*/remoteclaw.toml")))
-    (directory / ".remoteclaw").mkdir()
-    (directory / ".remoteclaw/telegram-token").write_text(bot.token)
+    (tokens := directory / ".remoteclaw/tokens").mkdir(parents=True)
+    (tokens / "telegram-default").write_text(bot.token)
     for name in ("code/web", "code/shop", "notes"):
         (directory / name).mkdir(parents=True)
         (directory / name / f"of-{Path(name).name}.txt").touch()
@@ -122,9 +122,9 @@ def said(bot: TelegramBot) -> dict[int, str]:
 
 def check_phone(home: Home) -> None:
     """The proxy is left out: what it sends is a request with the name that the phone has opened."""
-    opened = remoteclaw(home, "open", "--scope", "write", "--days", "7")
+    opened = remoteclaw(home, "open", "--days", "7")
     here, there = opened.stdout.strip(), opened.stderr.strip()
-    origin, _, code = there.removeprefix("On another device: ").partition("/#")
+    origin, _, code = there.removeprefix("On another device, instead: ").partition("/#")
     host = {"Host": "claw.example.org"}
     gateway = here.partition("/#")[0]
 
@@ -140,7 +140,7 @@ def check_phone(home: Home) -> None:
     assert here.endswith(code)
     assert status == 200
     assert "; Secure" in cookie
-    assert "write" in remoteclaw(home, "token", "list").stdout
+    assert " admin " in remoteclaw(home, "token", "list").stdout
 
 
 def check_ci(home: Home) -> None:

@@ -58,7 +58,7 @@ async def open_page(fleet: "Fleet", name: str | None, scope: "Scope", days: int)
     echo(link)
     if config.gateway.hosts:
         there = link.replace(address, f"https://{config.gateway.hosts[0]}", 1)
-        echo(f"On another device: {there}", err=True)
+        echo(f"On another device, instead: {there}", err=True)
 
 
 async def page_link(
