@@ -361,6 +361,13 @@ PushManager.prototype.subscribe = async ({ userVisibleOnly, applicationServerKey
   return subscription;
 };
 """
+#: Fails as Chromium does at an address with an untrusted certificate.
+UNTRUSTED = """() => {
+  window.permission = "granted";
+  navigator.serviceWorker.register = async () => {
+    throw new DOMException("Failed to register: an SSL certificate error", "SecurityError");
+  };
+}"""
 #: Replaces notifications in browsers that have none, such as Chromium's headless shell.
 SHOWN = """() => {
   if (Notification.permission === "granted") return;
@@ -409,7 +416,10 @@ async def test_a_notification_on_a_phone_opens_the_chat(
         button = page.get_by_role("button", name="Notify me on this device")
         await button.click()
         await expect(page.locator(".notify")).to_contain_text("This browser doesn't allow it")
-        await page.evaluate("window.permission = 'granted'")
+        await page.evaluate(UNTRUSTED)
+        await button.click()
+        await expect(page.locator(".notify")).to_contain_text("doesn't trust the certificate")
+        await page.evaluate("delete navigator.serviceWorker.register")
         await button.click()
         off = page.get_by_role("button", name="Notify me here no more")
         await expect(off).to_be_visible()

@@ -226,6 +226,7 @@ async def test_a_login_with_the_scope_read_is_offered_no_actions(
         await expect(page.get_by_text(str(accepted.session), exact=True)).to_be_visible()
         for name in ("Save", "End the conversation", "Stop", "Send"):
             await expect(page.get_by_role("button", name=name)).to_have_count(0)
+        await expect(page.get_by_text("Writing here needs the scope admin.")).to_be_visible()
         await page.get_by_role("link", name="Fleet").click()
         await expect(page.locator(".letters > li")).to_contain_text("remember")
         await expect(page.get_by_role("button", name="Retry")).to_have_count(0)

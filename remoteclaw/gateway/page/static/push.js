@@ -5,6 +5,7 @@ import { icon } from "./icons.js";
 
 const REFUSED = "This browser doesn't allow it: allow notifications of this page in the browser's settings.";
 const AWAY = "The browser's push service can't be reached: try again later.";
+const UNTRUSTED = "This browser doesn't trust the certificate of this address, so it allows no notifications: use one that it trusts.";
 const HOME_SCREEN = "To be notified on an iPhone or iPad, add this page to the home screen (Share → Add to Home Screen), and log in there.";
 
 /** Return the button that turns notifications on and off, with messages about it. */
@@ -41,7 +42,8 @@ export function notifications(link) {
       else await subscribe();
       show(Boolean(await subscription()));
     } catch (error) {
-      note.textContent = error.code ? error.message : AWAY;
+      if (error.name === "SecurityError") note.textContent = UNTRUSTED;  // the browser's own text names files
+      else note.textContent = error.code && !(error instanceof DOMException) ? error.message : AWAY;
     }
   }
 

@@ -14,7 +14,7 @@ export function sessionComposer(link, sessionKey, onSent) {
     oninput: () => { unsentId = null; notice.textContent = NOTICE; } });  // a changed text is another message
   const problem = problemLine();
   const notice = el("p", { class: "about", role: "status", text: NOTICE });
-  const element = el("form", { class: "composer", hidden: true, onsubmit: (event) => { event.preventDefault(); send(); } },
+  const form = el("form", { onsubmit: (event) => { event.preventDefault(); send(); } },
     problem, el("div", { class: "box" }, text,
       el("div", { class: "strip" }, notice, el("button", { type: "submit", class: "send icon-button", "aria-label": "Send", title: "Send" }, icon("send")))));
   let unsentId = null;  // the idempotency key of the message, so that repeated attempts send it once
@@ -39,5 +39,11 @@ export function sessionComposer(link, sessionKey, onSent) {
     }
   }
 
-  return { element, onConnected: () => { element.hidden = !link.scopes.includes("admin"); } };
+  const refusal = el("p", { class: "about", text: "Writing here needs the scope admin." });
+  const element = el("div", { class: "composer", hidden: true }, form, refusal);
+  return { element, onConnected: () => {
+    element.hidden = false;
+    form.hidden = !link.scopes.includes("admin");
+    refusal.hidden = !form.hidden;
+  } };
 }
