@@ -159,7 +159,11 @@ class _Account:
                 log.info("%s is %s", self._name, identity.name)
                 await self._report(name=identity.name, problem=identity.problem)
                 await adapter.set_commands(
-                    [(spec.name, spec.help) for spec in commands.COMMANDS.values()]
+                    [
+                        (spec.name, spec.help)
+                        for spec in commands.COMMANDS.values()
+                        if spec.is_everywhere
+                    ]
                 )
                 budget = Budget(self._name)
                 async with asyncio.TaskGroup() as tasks:

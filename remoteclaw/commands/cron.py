@@ -45,7 +45,9 @@ async def cron(call: CommandCall) -> CommandReply:
         return CommandReply(await _list(call))
     if action.lower() == "add":
         return CommandReply(await _add(call, rest))
-    if (change := _CHANGES.get(action.lower())) is None or not rest:
+    if (change := _CHANGES.get(action.lower())) is None and ": " in call.arguments:
+        return CommandReply(await _add(call, call.arguments))
+    if change is None or not rest:
         return CommandReply(USAGE)
     job = find_job(await _jobs(call), rest.strip(" `"), listed_by="/cron")
     return CommandReply(await change(call, job))

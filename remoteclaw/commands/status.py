@@ -65,12 +65,15 @@ async def status(call: CommandCall) -> CommandReply:
     state = (
         f"Running for {_time_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
     )
+    is_next_counted = not (view.turn or view.turn_entries)
     if view.shown_status == "terminal":
+        is_next_counted = False
         state = f"Open in a terminal for {_time_since(view.busy_since_ms)}"
     pause, waiting = _pause_of(view), max(view.waiting - len(view.turn_entries), 0)
     if pause and view.is_postponed:
         state = f"Postponed {pause}"
-        waiting -= not view.turn_entries
+        is_next_counted = not view.turn_entries
+    waiting -= is_next_counted
     if waiting:
         state += f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
         state += f", {pause}" if pause and view.kept_size else ""

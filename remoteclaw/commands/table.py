@@ -25,6 +25,8 @@ class CommandSpec:
     """The arguments, as the help shows them."""
     scope: Scope = "everyone"
     """The people who may use the command."""
+    is_everywhere: bool = True
+    """Whether a chat on a platform has it, which is one conversation."""
 
 
 #: The refusals of commands that would end what belongs to others (`[channels.NAME] commands`).
@@ -39,7 +41,8 @@ FOR_OWNERS = "This conversation belongs to all people here, so only owners can b
 
 
 async def _help(call: CommandCall) -> CommandReply:
-    return CommandReply(help_text(is_owner=call.is_owner))
+    has_several = call.chat_with is not None
+    return CommandReply(help_text(is_owner=call.is_owner, has_several=has_several))
 
 
 async def _stop(call: CommandCall) -> CommandReply:
@@ -145,9 +148,10 @@ COMMANDS: Mapping[str, CommandSpec] = {
         CommandSpec("agent", "List the agents, or talk to another one.", settings.agent, "[NAME]"),
         CommandSpec(
             "switch",
-            "List your conversations, or change to another one, in a terminal or on the page.",
+            "List your conversations, or change to another one.",
             settings.switch,
             "[NAME|new]",
+            is_everywhere=False,
         ),
         CommandSpec(
             "project",
@@ -203,12 +207,15 @@ COMMANDS: Mapping[str, CommandSpec] = {
 ALIASES = {"clear": "new", "reset": "new", "start": "help"}
 
 
-def help_text(*, is_owner: bool) -> str:
-    """Return the help: the commands that a person may use, with their descriptions."""
+def help_text(*, is_owner: bool, has_several: bool) -> str:
+    """Return the help: the commands that a person may use, with their descriptions.
+
+    `has_several` tells that the person has several conversations in this chat.
+    """
     lines = [
         f"- `{' '.join(filter(None, (f'/{spec.name}', spec.usage)))}` — {spec.help}"
         for spec in COMMANDS.values()
-        if spec.scope == "everyone" or is_owner
+        if (spec.scope == "everyone" or is_owner) and (spec.is_everywhere or has_several)
     ]
     cli = "Other commands are sent to the agent's CLI. " if is_owner else ""
     escape = "To send a text that begins with a slash to the agent, write two slashes."

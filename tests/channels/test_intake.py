@@ -466,7 +466,7 @@ async def test_a_slow_file_delays_only_its_own_conversation(
     assert await client.hlen(keys.inbox("test", "default")) == 2  # the file, and what is after it
 
     channel.platform.tell()
-    await wait_for_reply(channel, "alice", "Waiting for a worker; one more waits.")
+    await wait_for_reply(channel, "alice", "Waiting for a worker.")
 
     async def is_accepted() -> bool:
         return (await stack.fleet.accounts.view("test", "default")).accepted == 4

@@ -107,6 +107,11 @@ async def test_a_year_is_shown_if_it_is_another_one(stack: Stack) -> None:
     assert f": on 15 May {later.year} at 08:05 ({BERLIN}), next" in added
 
 
+async def test_a_job_is_added_without_the_word_add(stack: Stack) -> None:
+    assert ": every weekday at 09:00 (" in await cron(stack, "every weekday at 9: What is new?")
+    assert (await cron(stack, "at tea: What is new?")).startswith("“at tea” is no schedule: ")
+
+
 async def test_an_expression_without_words_is_code(stack: Stack) -> None:
     added = await cron(stack, "Add\n*/10 8-18 * * *\nWhat is\nnew?")
 

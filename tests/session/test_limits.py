@@ -277,7 +277,7 @@ async def test_chat_commands_say_for_how_long_and_why_a_message_waits(chat: Chat
     assert f"Postponed {for_now}" in await answer_to("/status")
     assert f"an answer yet. The next one waits {for_now}" in await answer_to("/queue")
     await opened(chat.stack.fleet, channel_id="alice")
-    assert f"; 2 messages more wait, {for_now}" in await answer_to("/status")
+    assert f"Waiting for a worker; one more waits, {for_now}" in await answer_to("/status")
     assert f"The next one waits {for_now}" in await answer_to("/queue")
 
 

@@ -11,7 +11,9 @@ from remoteclaw.config.model.section import MAX_S, Section, check_names
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
-WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors apply it at once")
+WITH_GATEWAY = by_people(
+    restart="`remoteclaw up`, for the tools of agents; the page applies it at once"
+)
 
 
 class JwtConfig(Section):

@@ -133,9 +133,8 @@ class Demo:
                 file.write("The demo agent made this file for you.\n")
             self.stream(f"Here you are. [[attach:{FILE}]]")
         elif word == "memory":
-            self.stream(
-                "You said before:\n\n" + ("\n".join(f"- {s}" for s in self.messages[:-1]) or "-")
-            )
+            said = "".join(f"\n- {text}" for text in self.messages[:-1])
+            self.stream(f"You said before:\n{said}" if said else "You said nothing before.")
         elif word == "fail":
             self.stream("I try, and then… ")
             raise DemoFailure("the demo fails when asked to")
