@@ -6,6 +6,9 @@ from remoteclaw.errors.category import ErrorCategory
 
 __all__ = ["Overdue", "Remedy", "sentence"]
 
+#: How one who can use the computer finds the reason; others can pass it on.
+LOOK_UP = "`remoteclaw sessions trace {reference}` on its computer shows the reason"
+
 _SENTENCES = {
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy right now. "
     "Your message was not answered: send it again in a minute.",
@@ -21,8 +24,8 @@ _SENTENCES = {
     "Send your message again, without the picture or with another one; /new begins an empty "
     "conversation.",
     ErrorCategory.INVALID_REQUEST: "{agent}'s model refuses this conversation, and sending your "
-    "message again won't change that. /new begins an empty one; if that fails, too, its operator "
-    "can look up the reason.",
+    "message again won't change that. /new begins an empty one; if that fails, too, "
+    f"{LOOK_UP}.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
     "Its operator has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
@@ -30,7 +33,7 @@ _SENTENCES = {
     ErrorCategory.SESSION_EXPIRED: "{agent} no longer has this conversation. "
     "Send your message again to start a new one.",
     ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "
-    "Its operator finds the reason with `remoteclaw doctor`.",
+    "There, `remoteclaw sessions trace {reference}` shows the reason.",
     ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
     ErrorCategory.ANSWER_TOO_LONG: "{agent}'s answer became longer than a million characters, so "
@@ -43,7 +46,7 @@ _SENTENCES = {
     ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} "
     "did not see it: send it again. If that fails too, RemoteClaw has to be updated.",
     ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
-    "Send it again; if it fails again, its operator can look up the reason.",
+    f"Send it again; if it fails again, {LOOK_UP}.",
 }
 
 
@@ -78,7 +81,7 @@ _BROKEN_OFF = {
     ErrorCategory.USAGE_LIMIT: "The answer above breaks off, because {agent}'s account has used up "
     "what its plan allows for now. Ask it to go on {then}.",
     ErrorCategory.FATAL: "{agent} failed and couldn't finish your message: the answer above breaks "
-    "off. Ask it to go on; if it fails again, its operator can look up the reason.",
+    f"off. Ask it to go on; if it fails again, {LOOK_UP}.",
 }
 #: When to ask again, if the time is not known.
 _THEN = {
@@ -88,7 +91,7 @@ _THEN = {
 #: The sentences about an agent that exceeded a time limit, by the name of the limit's setting.
 _OVERDUE = {
     "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
-    "its operator finds the reason with `remoteclaw doctor`. (Limit: start_s.)",
+    f"{LOOK_UP}. (Limit: start_s.)",
     "stall_s": "{agent} gave no sign of life for {span}, so it was stopped. Ask again; part of the "
     "work may be done. (Limit: stall_s.)",
     "turn_s": "{agent} took longer than {span} in all, so it was stopped. Ask again, perhaps for a "
@@ -155,7 +158,7 @@ def sentence(
     """
     if breaks_off and category in _BROKEN_OFF:
         then = f"after {until}" if until else _THEN.get(category, "")
-        text = _BROKEN_OFF[category].format(agent=agent, then=then)
+        text = _BROKEN_OFF[category].format(agent=agent, then=then, reference=reference)
         what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy and remedy.reason else ""
         return f"{what}{reason}. {fix} ({reference})"
@@ -169,7 +172,14 @@ def sentence(
     elif until:
         template = _UNTIL.get(category, template)
     span = _span(overdue.limit_s) if overdue else ""
-    text = template.format(agent=agent, until=until, span=span, model=model, setting=model_setting)
+    text = template.format(
+        agent=agent,
+        reference=reference,
+        until=until,
+        span=span,
+        model=model,
+        setting=model_setting,
+    )
     if remedy and category not in _WITHOUT_REASON:
         what, _, fix = text.partition(". ")
         reason = f" ({remedy.reason})" if remedy.reason else ""

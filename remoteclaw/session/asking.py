@@ -280,14 +280,17 @@ class AgentCaller:
         reply, bridge = attempt.reply, self._bridge.working
         attempt.progress.restart()
         problem, workspace = self._bridge.problem, None
+        project, of_project = self._lease.state.turn_project, False
         try:
             if self._bridge.workspace:
-                workspace = self._bridge.workspace(self._lease.state.turn_project)
+                workspace = self._bridge.workspace(project)
         except ConfigError as error:
-            problem = str(error)
+            problem, of_project = str(error), project is not None
         if bridge is None or workspace is None:
             category = ErrorCategory.NOT_INSTALLED
-            return failed_result(attempt.turn, category, problem, reply.next_index)
+            return failed_result(
+                attempt.turn, category, problem, reply.next_index, is_for_all=of_project
+            )
         callbacks = BridgeCallbacks(
             on_partial_reply=reply.publish,
             on_live_text=reply.show,

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
@@ -12,7 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config, Price
 from remoteclaw.config.model.agents import ANOTHER_AGENT
 from remoteclaw.config.tool_policy import listed_tools
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import ConfigError, RemoteClawError
 from remoteclaw.fleet.blobs import Blobs, SessionFiles
 from remoteclaw.fleet.sessions.session_map import LeasedSessionMap
 from remoteclaw.fleet.sessions.state import SessionState
@@ -49,7 +50,7 @@ class SessionBridge:
     if a hook may choose another directory."""
     workspace: Callable[[str | None], str] | None = None
     """Returns the agent's directory for a project, or without one (None). Raises `ConfigError` for
-    a project that is no longer configured. None if `channel` is None."""
+    a project that is no longer configured, or has no directory here. None if `channel` is None."""
     task_model: str | None = None
     """The agent's `task_model`."""
     zone: str | None = None
@@ -179,6 +180,15 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
     def workspace_in(project: str | None) -> str:
         return str(home.workspace(*config.agent(agent, project)))
 
+    def existing_workspace(project: str | None) -> str:
+        directory = workspace_in(project)
+        if project is not None and not Path(directory).is_dir():
+            raise ConfigError(
+                f"This chat works in the project {project!r}, whose directory is not on this "
+                "computer: create it, or return to the workspace with `/project none`."
+            )
+        return directory
+
     conversations = {
         conversation_name(each.agent, each.runtime.name, workspace_in(project))
         for each in candidates
@@ -192,7 +202,7 @@ def _bridge(blobs: Blobs, lease: Lease, config: Config, home: Home, hooks: Hooks
         working=channel,
         fallbacks=Fallbacks(lease, candidates, home.host_id),
         conversations=frozenset(conversations),
-        workspace=workspace_in,
+        workspace=existing_workspace,
         task_model=settings.task_model,
         zone=config.timezone_of(agent),
         working_model=settings.model,

@@ -79,6 +79,8 @@ async def launch_agent(
             raise
         # TimeoutError is an OSError; EOFError means that the holder itself did not start.
         why = str(error) or type(error).__name__
+        if not await asyncio.to_thread(Path(spec.workspace).is_dir):
+            why = f"its workspace {spec.workspace} does not exist"
         raise _unavailable(f"{spec.command[0]} could not be started: {why}.") from None
     return Launched(holder, key, launch.session_id)
 

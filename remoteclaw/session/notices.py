@@ -33,15 +33,20 @@ RESET = "This is a new conversation. I no longer see the earlier one."
 
 
 def failed_result(
-    turn: Turn, category: ErrorCategory, detail: str = "", index: int = 0
+    turn: Turn,
+    category: ErrorCategory,
+    detail: str = "",
+    index: int = 0,
+    *,
+    is_for_all: bool = False,
 ) -> AgentDeliveryResult:
     """Return the result of a turn that failed before an agent answered.
 
-    `detail` is the reason for the outcome; in a chat, only a person at this computer sees it.
-    `index` is that of the message.
+    `detail` is the reason for the outcome; in a chat, only a person at this computer sees it,
+    unless it `is_for_all`: it is about the chat, and has no secret. `index` is that of the message.
     """
     remedy = None
-    if detail and profile_of(turn.place.provider).is_local:
+    if detail and (is_for_all or profile_of(turn.place.provider).is_local):
         remedy = Remedy(one_line(detail))
         if category is ErrorCategory.NOT_INSTALLED:
             remedy = unstartable(turn.session.agent, detail)

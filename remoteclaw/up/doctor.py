@@ -89,6 +89,10 @@ async def examine() -> AsyncIterator[Finding]:
         yield Finding("hooks", problem is None, problem or "all can be imported")
     for name in config.agents:
         yield _agent(home, config, name)
+    for name, directory in config.projects.items():
+        if not directory.expanduser().is_dir():
+            problem = f"its directory {directory} does not exist: create it, or remove the project."
+            yield Finding(f"project {name}", False, problem)
     for budget in config.budgets:
         if problem := unasked_budget(config, budget):
             yield Finding(f"budget of {budget.of}", False, f"{problem}.")

@@ -135,7 +135,9 @@ async def test_other_channels_do_not_show_the_reason_of_a_failure(home: Home) ->
     async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
         result = await bridge.handle(turn_on("telegram"))
 
-    assert said(result).startswith("main can't be started on its computer. Its operator ")
+    assert said(result).startswith(
+        "main can't be started on its computer. There, `remoteclaw sessions trace "
+    )
     assert result.reason == ""
     failed = failed_result(turn_on("telegram"), ErrorCategory.NOT_INSTALLED, "a secret place")
     assert "a secret place" not in said(failed)

@@ -157,8 +157,26 @@ async def test_a_chat_whose_project_is_not_configured_runs_no_turn_and_reports_w
     reason = "This chat works in the project 'web', which is no longer configured: `/project` lists"
     assert reason in await bot_reply(channel, "/diff")
     assert f"- works in: nothing: {reason}" in await bot_reply(channel, "/status")
-    assert "RemoteClaw's demo agent" not in await agent_answer(stack, channel, "hello")
+    assert reason in await agent_answer(stack, channel, "hello")
     assert "There are no projects: `[projects]`" in await bot_reply(channel, "/project")
+    await bot_reply(channel, "/project none")
+    assert "RemoteClaw's demo agent" in await agent_answer(stack, channel, "hello")
+
+
+async def test_a_project_whose_directory_is_gone_is_named_in_the_chat_and_by_doctor(
+    stack: Stack, channel: TestChannel, web: Path
+) -> None:
+    channel.start()
+    await bot_reply(channel, "/project web")
+    web.rename(web.with_name("moved"))
+    await stack.start_worker()
+
+    assert (await agent_answer(stack, channel, "hello")).startswith(
+        "main can't be started: This chat works in the project 'web', whose directory is not on "
+        "this computer: create it, or return to the workspace with `/project none`. Then send"
+    )
+    doctor = run(stack, "doctor").stdout
+    assert f"its directory {web} does not exist: create it" in " ".join(doctor.split())
     await bot_reply(channel, "/project none")
     assert "RemoteClaw's demo agent" in await agent_answer(stack, channel, "hello")
 
