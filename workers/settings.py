@@ -16,8 +16,7 @@ import redis.utils
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import load_config
-from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.config.reload import CurrentConfig, load_and_keep
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import open_redis
@@ -77,7 +76,7 @@ async def _check_redis(url: str) -> None:
 _check_flags()
 try:
     home = Home.default().create()
-    config = load_config(home.config_file)
+    config = load_and_keep(home)
     hooks = Hooks.load(config.hooks)
     current = CurrentConfig(home, config)
     REDIS_URL = home.redis_url(config)

@@ -22,11 +22,11 @@ def load() -> "tuple[Home, Config]":
     running `up`.
     """
     from remoteclaw.config.home import Home
-    from remoteclaw.config.load import load_config
+    from remoteclaw.config.reload import load_and_keep
 
     home = Home.default().check()
     try:
-        return home, load_config(home.config_file)
+        return home, load_and_keep(home)
     except ConfigError as error:
         from remoteclaw.up.doctor import effect_of_invalid_config
 

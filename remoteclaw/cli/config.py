@@ -1,5 +1,6 @@
 """Commands for the configuration: `config`."""
 
+import contextlib
 import tomllib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -97,13 +98,17 @@ def change_file(plan_change: "Callable[[ConfigFile], PlannedChange]") -> "Planne
 
     from remoteclaw.config.edit import ConfigFile
     from remoteclaw.config.home import Home
+    from remoteclaw.config.reload import load_and_keep
 
     async def run() -> "PlannedChange":
-        file = ConfigFile(Home.default().create().config_file)
+        home = Home.default().create()
+        file = ConfigFile(home.config_file)
         async with file.locked():
             plan = plan_change(file)
             if plan.paths:
                 await file.write(plan)
+                with contextlib.suppress(ConfigError):  # an editor has changed it again
+                    load_and_keep(home)
             for name in file.overrides_hiding(plan):
                 complain(f"The environment variable {name} overrides it here.")
             return plan

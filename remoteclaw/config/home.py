@@ -95,6 +95,16 @@ class Home:
         return Path(os.environ.get("REMOTECLAW_CONFIG") or self.path / "remoteclaw.toml")
 
     @property
+    def valid_config_file(self) -> Path:
+        """The copy of the last valid version of the configuration file; it may be absent.
+
+        Each file has its own, so that the check of a draft leaves that of the file in use as it is.
+        """
+        file = self.config_file
+        digest = sha256(os.fsencode(os.path.abspath(file))).hexdigest()[:8]
+        return self.path / f"{file.name}.valid-{digest}"
+
+    @property
     def host_id(self) -> str:
         """The name of this installation on this machine, made at the first use and kept."""
         return _kept(self.path / "host-id", _new_host_id)

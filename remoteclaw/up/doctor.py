@@ -20,6 +20,7 @@ from remoteclaw.config.model import (
     TerminalsConfig,
     is_loopback,
 )
+from remoteclaw.config.reload import version_in_effect
 from remoteclaw.config.requests import unasked_budget
 from remoteclaw.errors import ConfigError, RedisRefused, RemoteClawError
 from remoteclaw.extensions import Kind, by_package, load_runtime
@@ -159,7 +160,7 @@ def effect_of_invalid_config(home: Home) -> str:
     """Return a sentence about processes that run with the configuration; empty if `up` does not."""
     if running_pid(home) is None:
         return ""
-    return " Running processes keep the configuration that they had."
+    return f" {version_in_effect(home)}"
 
 
 def hooks_problem(hooks: HooksConfig) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.config.reload import CurrentConfig, forget_removed
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
@@ -127,6 +127,7 @@ class Supervisor:
         """
         started = boottime()
         with locked(self._home), self._listening() as sockets:
+            forget_removed(self._home)
             end_strays()
             remove_dead_runs(self._home.runs, older_than_s=0)
             lifeline = self._open_lifeline()

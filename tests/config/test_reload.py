@@ -10,16 +10,17 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import load_config
+from remoteclaw.config.load import load_config, read_file
 from remoteclaw.config.model import Config
-from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.config.reload import CurrentConfig, load_and_keep
 from remoteclaw.fleet import keys
 from remoteclaw.host.logs import frames_of
 from remoteclaw.session.drain import Drain
-from tests.support.bridges import script
+from tests.support.bridges import claude_script, script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.up import remoteclaw, running
+from tests.support.waiting import eventually
 
 
 def configure(stack: Stack, directory: Path, mark: str, **more: Any) -> None:
@@ -139,10 +140,128 @@ async def test_an_invalid_file_is_logged_once_and_keeps_the_old_configuration(
     assert mended == "mended"
     assert worker.poll() is None
     logs = stack.worker_logs()
-    assert logs.count("the configuration stays as it was: ") == 3
+    assert logs.count("the last valid configuration stays in effect: ") == 3
     assert "is not valid TOML" in logs
     assert "did you mean 'message_send'?" in logs
     assert "Traceback" not in logs
+
+
+#: A claude that asks to run `git push` in each turn, after the file `hold` is gone.
+PUSHES = """
+while True:
+    echo(heard())
+    open(f'turn-{os.getpid()}', 'w').close()
+    while os.path.exists('hold'): time.sleep(0.01)
+    say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',
+        tool_name='Bash', input=dict(command='git push')))
+    result(heard('control_response')['response']['response']['behavior'])
+"""
+
+
+async def test_an_invalid_file_makes_no_process_use_an_older_version(
+    stack: Stack, directory: Path
+) -> None:
+    """Two workers have read a version, and one of them has read the next one; then a typo."""
+    claude: dict[str, Any] = {
+        "runtime": "claude",
+        "command": list(claude_script(directory, PUSHES)),
+    }
+    workspace = directory / "work"
+    workspace.mkdir()
+    claude["workspace"] = str(workspace)
+    stack.configure({**claude, "permissions": "auto"})
+    hold, file = workspace / "hold", stack.home.config_file
+
+    async def on_both_workers(agent: str, *people: str) -> list[str]:
+        """Return the answers of an agent to two people at once."""
+        hold.touch()
+        accepted = [
+            await stack.fleet.inbound.append(message("push", from_=person), agent=agent)
+            for person in people
+        ]
+        earlier = len(list(workspace.glob("turn-*")))
+
+        async def run_or_failed() -> bool:
+            if len(list(workspace.glob("turn-*"))) == earlier + 2:
+                return True
+            return any([(await stack.outcome_so_far(each)).is_final for each in accepted])
+
+        await eventually(run_or_failed)
+        hold.unlink()
+        return [said(await stack.outcome(each)) for each in accepted]
+
+    await asyncio.gather(stack.start_worker(), stack.start_worker())
+    before = await on_both_workers("main", "ada", "bob")
+    stack.configure(
+        {**claude, "permissions": "deny"}, agents={"added": {**claude, "permissions": "auto"}}
+    )
+    changed = said(await stack.outcome(await stack.append("push")))
+    file.write_text(f"{file.read_text()}\n[projects\n")
+    tightened = await on_both_workers("main", "cy", "dan")
+    added = await on_both_workers("added", "ada", "bob")
+
+    assert before == ["allow", "allow"]
+    assert changed == "deny"
+    assert tightened == ["deny", "deny"], "a worker used an older version, with wider permissions"
+    assert added == ["allow", "allow"], "a worker didn't know the agent of the last valid version"
+
+
+def test_the_last_valid_version_is_that_of_the_host(home: Home) -> None:
+    """It is kept by whoever reads it first, in a private file, and never replaced by an older."""
+    home.create()
+    file = home.config_file
+    file.write_text('[queue]\nmode = "collect"\n')
+    first, second = (CurrentConfig(home, load_config(file)) for _ in range(2))
+    assert first().queue.mode == second().queue.mode == "collect"
+
+    file.write_text('[queue]\nmode = "steer"\n')
+    assert first().queue.mode == "steer"
+    file.write_text("[queue\n")
+    assert second().queue.mode == "steer"
+    assert second() is second(), "a drain would end after each turn"
+    assert second.problem is not None
+    assert f"use the last valid version, of {time.strftime('%Y-')}" in second.problem
+    assert home.valid_config_file.stat().st_mode & 0o777 == 0o600
+
+    assert remoteclaw(home, "config", "validate").returncode == 1
+    file.write_text('[queue]\nmode = "followup"\n')
+    assert remoteclaw(home, "config", "set", "queue.cap", "7").returncode == 0
+    file.unlink()
+    assert [(each().queue.mode, each().queue.cap) for each in (first, second)] == [
+        ("followup", 7),
+        ("followup", 7),
+    ]
+    started = CurrentConfig(home, load_and_keep(home))
+    assert started().queue.cap == 7, "what a process that starts meanwhile must not allow"
+
+    draft = home.path / "draft.toml"
+    draft.write_text('[queue]\nmode = "steer"\n')
+    checked = remoteclaw(home, "config", "validate", REMOTECLAW_CONFIG=str(draft))
+    assert checked.returncode == 0
+    assert second().queue.mode == "followup"
+
+
+def test_a_version_that_was_replaced_during_its_reading_is_not_kept(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.create()
+    file = home.config_file
+    file.write_text('[queue]\nmode = "collect"\n')
+    slow, quick = (CurrentConfig(home, load_config(file)) for _ in range(2))
+
+    def read_slowly(*arguments: Any) -> bytes:
+        content = read_file(*arguments)
+        monkeypatch.undo()
+        file.write_text('[queue]\nmode = "steer"\n')
+        quick()
+        file.write_text("[queue\n")
+        return content
+
+    monkeypatch.setattr("remoteclaw.config.reload.read_file", read_slowly)
+    slow()
+
+    assert slow().queue.mode == "steer"
+    assert 'mode = "steer"' in home.valid_config_file.read_text()
 
 
 async def test_settings_read_at_the_start_keep_their_values(stack: Stack) -> None:
@@ -191,6 +310,7 @@ def test_packages_that_were_installed_under_a_running_process_are_named(
 
 
 def test_an_invalid_file_is_reported_while_running_processes_continue(home: Home) -> None:
+    home.config_file.write_text("[queue]\ncap = 7\n")
     with running(home):
         home.config_file.write_text("[queue\n")
         status, doctor = remoteclaw(home, "status"), remoteclaw(home, "doctor")
@@ -199,5 +319,5 @@ def test_an_invalid_file_is_reported_while_running_processes_continue(home: Home
 
     for text in (status.stdout, doctor.stdout):
         assert "is not valid TOML" in text
-    assert "Running processes keep the configuration that they had" in doctor.stdout
+        assert "Running processes use the last valid version, of 2" in text
     assert "RemoteClaw's demo agent" in sent.stdout

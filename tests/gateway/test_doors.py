@@ -533,7 +533,7 @@ async def test_a_changed_configuration_applies_at_once_and_an_invalid_one_never(
         assert (await door.invoke(agent.token, "sessions_list")).status == 403
         stack.home.config_file.write_text(before + "\n[tools]\ndeny = ['sessions_lst']\n")
         assert (await door.invoke(agent.token, "sessions_list")).status == 403
-        assert "the configuration stays as it was: tools.deny has" in caplog.text
+        assert "the last valid configuration stays in effect: tools.deny has" in caplog.text
         stack.home.config_file.write_text(before)
         assert (await door.invoke(agent.token, "sessions_list")).status == 200
 

@@ -46,6 +46,18 @@ MUTANTS = (
         test="test_an_invalid_file_is_logged_once_and_keeps_the_old_configuration",
     ),
     Mutant(
+        "a process that uses an older version while the file is invalid",
+        before="self._use_kept()",
+        after="pass",
+        test="test_an_invalid_file_makes_no_process_use_an_older_version",
+    ),
+    Mutant(
+        "an older version that is kept in place of a newer one",
+        before="if _version_of(home.config_file) != version:",
+        after="if False:",
+        test="test_a_version_that_was_replaced_during_its_reading_is_not_kept",
+    ),
+    Mutant(
         "an editor's change that is overwritten",
         before="if self.read().data != plan.before.data:",
         after="if False:",
