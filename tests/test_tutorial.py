@@ -25,9 +25,10 @@ SCP = """\
 for it; do case $it in first:*) cp -rp "{first}/${{it#first:}}" ~/.remoteclaw/ ;; esac; done
 sed -i "s#{first}/#$HOME/#g" ~/.remoteclaw/remoteclaw.toml
 """
-#: `ssh -fNL OWN:THEIRS first`: the own socket leads to that of the first computer.
+#: `ssh -o … -fNL OWN:THEIRS first`: the own socket leads to that of the first computer.
 SSH = """\
 #!/bin/sh -e
+while [ "$1" = -o ]; do shift 2; done
 [ "$1 $3" = "-fNL first" ] && ln -s "{first}/.remoteclaw/fleet/redis.sock" "${{2%%:*}}"
 """
 #: The installed packages are those of this checkout, except before a release.

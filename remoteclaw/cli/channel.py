@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
-from remoteclaw.cli.output import echo, json_option, print_list
+from remoteclaw.cli.output import echo, interruptible, json_option, print_list
 from remoteclaw.cli.processes import shutdown_event
 from remoteclaw.errors import ConfigError
 
@@ -48,7 +48,8 @@ def add_channel(name: str, no_input: bool, **options: str | None) -> None:
         home, config = load()
         home.create()
         adding = Onboarding(home, config, name, options, may_ask=not no_input, hiding=hiding)
-        asyncio.run(adding.run())
+        with interruptible():
+            asyncio.run(adding.run())
 
 
 @channel.command("run")

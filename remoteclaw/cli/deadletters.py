@@ -12,6 +12,7 @@ from remoteclaw.cli.output import (
     echo_json,
     echo_text,
     format_time,
+    interruptible,
     json_option,
     print_facts,
     print_list,
@@ -190,7 +191,8 @@ def drop_replies(account: str | None, session: str | None, yes: bool) -> None:
             return
         size = format_size(sum(reply.size for reply in found))
         if not yes:
-            click.confirm(f"Drop {len(found)} of the replies, {size}?", abort=True)
+            with interruptible():
+                click.confirm(f"Drop {len(found)} of the replies, {size}?", abort=True)
         echo(f"{await fleet.replies.drop(found)} dropped, {size}.")
 
     on_fleet(run)

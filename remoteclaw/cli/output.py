@@ -1,12 +1,14 @@
 """Prints lines, texts, tables, facts and JSON, with control sequences escaped."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -23,6 +25,23 @@ MIN_CELL_COLUMNS = 8
 T = TypeVar("T")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let the first Ctrl-C end a command that asks its user something.
+
+    The handler of `asyncio.run` would only cancel the task, which goes on waiting for the answer.
+    """
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def complain(text: str) -> None:

@@ -58,7 +58,8 @@ def list_sessions(limit: int, as_json: bool) -> None:
     """List the sessions with the newest messages.
 
     Sessions that wait for a person's answer are first. TITLE is the session's label, or the first
-    words of its conversation. TOKENS counts the tokens read and written, without those from a
+    words of its conversation. WAITING counts the messages without an outcome, those of a running
+    turn included. TOKENS counts the tokens read and written, without those from a
     cache. AGE is the time since the last message.
     """
     print_result(

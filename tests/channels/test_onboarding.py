@@ -202,6 +202,17 @@ async def test_a_token_that_is_pasted_before_the_prompt_counts_and_is_not_shown(
     assert configured(stack)["owners"] == ["7"]
 
 
+async def test_the_first_ctrl_c_at_the_prompt_ends_it(stack: Stack, bot: TelegramBot) -> None:
+    command = (REMOTECLAW, "channel", "add", "telegram", "--api-url", bot.api_url)
+    with Terminal.running(*command, env=stack.env()) as terminal:
+        await asyncio.to_thread(terminal.see, "Token (it is not shown)")
+        terminal.type("\x03")
+
+        assert await asyncio.to_thread(terminal.leave) != 0
+        assert terminal.is_sane
+        assert "Traceback" not in terminal.shown()
+
+
 async def test_a_missing_library_is_reported_with_the_command_that_installs_it(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
