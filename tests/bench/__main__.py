@@ -5,6 +5,10 @@ import asyncio
 import contextlib
 import json
 import os
+import platform
+import re
+import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -213,6 +217,23 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
     return rows, figures
 
 
+def machine() -> dict[str, object]:
+    """Return what a reader has to know to compare the figures: processor, versions, commit."""
+
+    def first_line(*command: str) -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return next(iter(done.stdout.splitlines()), "unknown").strip()
+
+    models = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    clis = {name: find_cli(name) for name in ("claude", "codex", "gemini", "opencode")}
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "python": platform.python_version(),
+        "clis": {name: first_line(str(path), "--version") for name, path in clis.items() if path},
+        "commit": first_line("git", "describe", "--always", "--dirty"),
+    }
+
+
 def main() -> None:
     """Print a table, and write JSON with `--json`, as `docs/benchmarks.json` is."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -231,6 +252,8 @@ def main() -> None:
             "date": datetime.now(UTC).date().isoformat(),
             "cores": os.cpu_count(),
             "load": round(load, 1),
+            "command": shlex.join(["scripts/bench", *sys.argv[1:]]),
+            **machine(),
         }
         arguments.json.write_text(json.dumps({**run_, "figures": everything}, indent=2) + "\n")
 
