@@ -241,7 +241,7 @@ async def test_a_link_expires_also_while_redis_is_away(
         of_owner = digest(own_token(stack))
         short, _ = await create(valid_ms=2000, credential=of_owner)
         long, _ = await create(valid_ms=900_000, credential=of_owner)
-        async with guest(door, short) as ending, guest(door, long) as staying:
+        async with guest(door, short) as ending, guest(door, long):
             await asyncio.to_thread(stack.redis.kill)
             await ending.ended()
             assert [each.expires_ms > now_ms() for each in guests_of(gateway)] == [True]
@@ -256,8 +256,10 @@ def guests_of(gateway: Gateway) -> list[Guest]:
 async def test_a_guest_reads_that_the_link_is_of_another_address(stack: Stack) -> None:
     """A repetition would not help, and the host's name is nothing for guests."""
     session = (await stack.append("hello")).session
-    record = {"key": str(session), "state": "live", "host": "elsewhere", "entry": "1-0"}
-    await stack.fleet.scripts.client.hset(keys.terminal(session.sid), mapping=record)
+    await stack.fleet.scripts.client.hset(
+        keys.terminal(session.sid),
+        mapping={"key": str(session), "state": "live", "host": "elsewhere", "entry": "1-0"},
+    )
     token, _ = await stack.fleet.guest_links.create(
         session.sid, "1-0", by="x", valid_ms=900_000, credential=digest(own_token(stack))
     )

@@ -160,7 +160,7 @@ def test_options_of_up_are_stored_and_a_second_up_opens_a_chat_with_the_first(
         (("--no-chat", "nowhere"), "Directory 'nowhere' does not exist.", 2),
         ((".", "--workspace", "."), "DIR and --workspace are the same: give one of them.", 2),
         (("--agent", "nobody"), "There is no agent 'nobody': the configuration has 'main'.", 1),
-        (("--runtime", "clod"), "runtime is not valid: Input should be 'claude', 'codex'", 1),
+        (("--runtime", "clod"), "'clod' is none of claude, codex, ", 1),
         (("--workspace", ".."), "contains RemoteClaw's state directory", 1),
     ],
 )
