@@ -4,6 +4,7 @@ An owner sees the jobs of the chat's agent, and in a group only those that write
 would read what the agent is told elsewhere. A new job writes to the conversation of the command.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 
 from remoteclaw.clock import local_time
@@ -45,7 +46,7 @@ async def cron(call: CommandCall) -> CommandReply:
         return CommandReply(await _list(call))
     if action.lower() == "add":
         return CommandReply(await _add(call, rest))
-    if (change := _CHANGES.get(action.lower())) is None and ": " in call.arguments:
+    if (change := _CHANGES.get(action.lower())) is None and re.search(r":\s", call.arguments):
         return CommandReply(await _add(call, call.arguments))
     if change is None or not rest:
         return CommandReply(USAGE)

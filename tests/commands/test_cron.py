@@ -109,6 +109,7 @@ async def test_a_year_is_shown_if_it_is_another_one(stack: Stack) -> None:
 
 async def test_a_job_is_added_without_the_word_add(stack: Stack) -> None:
     assert ": every weekday at 09:00 (" in await cron(stack, "every weekday at 9: What is new?")
+    assert "“Is it up?”" in await cron(stack, "every Friday at 10:\nIs it up?", id="m2")
     assert (await cron(stack, "at tea: What is new?")).startswith("“at tea” is no schedule: ")
 
 
