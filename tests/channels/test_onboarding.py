@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config.model import TokenConfig
+from remoteclaw.errors import ConfigError
+from remoteclaw.host.packages import is_import_error
 from remoteclaw.profiles import CHANNELS, Channel
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.stack import Stack
@@ -229,5 +232,14 @@ async def test_a_missing_library_is_reported_with_the_command_that_installs_it(
         create_adapter("telegram", TelegramAccount(token="1:x"))
 
     assert "-m pip install --require-hashes -r " in str(error.value)
+    assert is_import_error(error.value)
     named = str(error.value).rpartition("-r ")[2].rstrip("`.")
     assert "python-telegram-bot" in Path(named).read_text()
+
+
+def test_a_lost_token_is_not_explained_by_packages_that_were_installed() -> None:
+    with pytest.raises(ConfigError) as error:
+        TokenConfig(token_file="/nowhere/t").read_token()
+
+    assert str(error.value).endswith("Write the token into it, with mode 600.")
+    assert not is_import_error(error.value)
