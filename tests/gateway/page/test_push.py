@@ -432,6 +432,9 @@ async def test_a_notification_on_a_phone_opens_the_chat(
         message = await service.next()
         (worker,) = page.context.service_workers
         await worker.evaluate(SHOWN)
+        guests = await page.context.new_page()  # opened or focused last: the first of the windows
+        await guests.goto(f"{door.url}/watch")
+        await guests.bring_to_front()
         await deliver(page, door.url, message)
 
         async def is_shown() -> Any:
@@ -440,6 +443,7 @@ async def test_a_notification_on_a_phone_opens_the_chat(
         assert await eventually(is_shown) == [["RemoteClaw", "All is done."]]
         await worker.evaluate(CLICK)
         await expect(page.locator(".message.agent .text")).to_have_text("All is done.")
+        await guests.close()
         assert page.url == f"{door.url}/#/"
         assert await is_shown() == []
         await eventually(lambda: chats._visible)

@@ -14,7 +14,8 @@ function show({ title, body, place }) {
 }
 
 async function open(place) {
-  const [page] = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  const windows = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  const page = windows.find((one) => new URL(one.url).pathname === "/"); // not one of a guest
   if (!page) return clients.openWindow(`/${place}`);
   page.postMessage({ place });
   return page.focus();
