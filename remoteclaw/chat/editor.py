@@ -13,7 +13,10 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, FormattedText, to_formatted_text
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
 from remoteclaw.chat.paint import TerminalFeatures
@@ -40,6 +43,8 @@ MAX_OFFERED = 50
 MAX_SEARCHED = 20_000
 #: Directories that are not searched for completions.
 _SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache"))
+
+_ENTER = KeyPress(Keys.ControlM, "\r")
 
 
 class Interrupts:
@@ -163,7 +168,14 @@ class Editor:
         """Return the next message. Raises `EOFError` when the person leaves."""
         if self._has_left:
             raise EOFError
-        text = await self._session.prompt_async(handle_sigint=False)
+        terminal = self._session.app.input
+        with terminal.raw_mode():
+            # What was typed before this has its Enter as Ctrl-J: the terminal was not raw yet.
+            ahead = terminal.read_keys()
+            store_typeahead(
+                terminal, [_ENTER if key.key == Keys.ControlJ else key for key in ahead]
+            )
+            text = await self._session.prompt_async(handle_sigint=False)
         # Input that is no UTF-8 arrives as lone surrogates, which neither JSON nor Redis accepts.
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

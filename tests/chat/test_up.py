@@ -29,10 +29,12 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     async def has_reader() -> bool:
         return bool((await fleet.replies.readers()).accounts("web"))
 
-    await eventually(has_reader)  # the prompt appears before the adapter reads
-    name = "message.sendWithEffect" if params else "message.send"
-    sent, _ = await ask(door, operator(), name, target=target, message=message, **params)
-    await fleet.aclose()
+    try:
+        await eventually(has_reader)  # the prompt appears before the adapter reads
+        name = "message.sendWithEffect" if params else "message.send"
+        sent, _ = await ask(door, operator(), name, target=target, message=message, **params)
+    finally:
+        await fleet.aclose()
     return sent
 
 
@@ -47,9 +49,12 @@ def log_in(url: str, code: str) -> int:
 def test_the_chat_of_up_shows_a_login_link_and_a_tools_message_during_an_answer(home: Home) -> None:
     """The code of the link is in no log; the message arrives before the answer is complete."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.type("ahead\r")  # before the chat is there
         found = re.search(LINK, terminal.see("›"), re.MULTILINE)
         assert found is not None, terminal.shown()
         assert log_in(*found.groups()) == 200
+        terminal.see("You wrote 5 characters")
+        terminal.see("\n0 s")
         terminal.type("slow\r")
         terminal.see("\n1 2 3 4")
 
