@@ -29,8 +29,8 @@ from tests.support.documents import (
 from tests.support.terminal import env
 from tests.support.up import address, remoteclaw, running
 
-#: The languages of blocks. Each is checked below, except text, which is what people see, and yaml and ini,
-#: which configure programs of others.
+#: The languages of blocks. Each is checked below, except text, which is what people see, and yaml
+#: and ini, which configure programs of others.
 LANGUAGES = {"sh", "text", "toml", "json", "python", "yaml", "ini"}
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"

@@ -54,7 +54,7 @@ def test_up_asks_once_whether_the_agent_works_in_this_project(home: Home, projec
         terminal.type("\r")
         terminal.see("›")
         terminal.type("hello\r")
-        shown = terminal.see("memory for what you said before")
+        shown = terminal.see("what happens when an agent dies.")
         assert "plan.txt" in shown
         assert f"  works in {project}\n" in shown
         leave(terminal)
@@ -147,9 +147,9 @@ def test_options_of_up_are_stored_and_a_second_up_opens_a_chat_with_the_first(
             second.see_words(second_up)
             second.see("›")
             second.type("hello\r")
-            second.see("memory for what you said before")
+            second.see("what happens when an agent dies.")
             leave(second)
-        first.see("memory for what you said before")
+        first.see("what happens when an agent dies.")
         leave(first)
 
 

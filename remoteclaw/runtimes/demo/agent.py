@@ -33,8 +33,9 @@ My one tool looked at my workspace and found this:
 ```
 
 Send `slow` to watch me count and to stop me, `long` for an answer in several parts, \
-`file` to get one from me, `memory` for what you said before, `fail` for a failure, \
-or `crash` to see what happens when an agent dies."""
+`file` to get one from me, `memory` for what you said before, or `fail` for a failure.
+
+Send `crash` to see what happens when an agent dies."""
 
 #: The name of the file that the message `file` creates.
 FILE = "hello-from-the-demo.txt"
