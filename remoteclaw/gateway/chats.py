@@ -33,6 +33,9 @@ RETRY_S = 1.0
 LEAVE_S = 0.3
 #: How long Redis may not answer before clients are notified, in seconds: a restart takes less.
 MAX_SILENCE_S = 2.0
+#: At most this many workspaces are searched for files at once: each search takes a thread and a git
+#: for up to two seconds, and a person who writes starts one after the other.
+MAX_SEARCHES = 2
 #: The pause between two pings of Redis, in seconds.
 PING_EVERY_S = 1.0
 
@@ -75,6 +78,8 @@ class Chats:
         self._visible: dict[EventReceiver, str] = {}
         """The clients whose chat is in view, each with the id of its token."""
         self._notifier = Notifier(fleet, home, config, self._is_seen, terminals, self._is_watching)
+        self.searches = asyncio.Semaphore(MAX_SEARCHES)
+        """Limits the searches of workspaces that run at once."""
         self._is_listening = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         feeds.add_listener(keys.WEB_UPDATES, self._handle_announcement)

@@ -1,5 +1,8 @@
 """People's conversations: each has one agent, and every client of the person shows its messages."""
 
+import contextlib
+import threading
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,7 +16,7 @@ from remoteclaw.messages import MAX_ATTACHMENT_BYTES, SessionKey
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
 from tests.support.pages import OPERATOR, chat_key
 from tests.support.stack import SID, Stack
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 #: The conversation of the clients.
 KEY = chat_key(OPERATOR)
@@ -351,3 +354,33 @@ async def test_an_invalid_request_for_files_is_refused(stack: Stack) -> None:
             f"/files?session={key}&name=y", token, b"x" * (MAX_ATTACHMENT_BYTES + 1)
         )
         assert large.status == 413
+
+
+async def test_only_two_workspaces_are_searched_at_once(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the searches of a few people who write take all threads of the gateway."""
+    running: list[str] = []
+    found = threading.Event()
+
+    def search(_: Path, letters: str, __: int) -> list[str]:
+        running.append(letters)
+        found.wait(HANG_S)
+        return []
+
+    monkeypatch.setattr("remoteclaw.gateway.methods.chat.paths_like", search)
+    async with opened(stack) as door, contextlib.AsyncExitStack() as connections:
+        clients = [
+            await connections.enter_async_context(door.connected(own_token(stack)))
+            for _ in range(4)
+        ]
+        params = {"sessionKey": KEY, "like": "a"}
+        calls = [await client.begin("chat.files", params) for client in clients]
+        await eventually(lambda: len(running) >= 2)
+        async with door.connected(own_token(stack)) as other:
+            await other.call("health")
+        at_once = len(running)
+        found.set()
+        for client, call in zip(clients, calls, strict=True):
+            assert (await client.answer(call))["ok"]
+    assert (at_once, len(running)) == (2, 4)

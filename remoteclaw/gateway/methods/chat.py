@@ -137,7 +137,8 @@ async def _files(call: Call, params: contract.FilesParams) -> contract.Workspace
     view = await call.fleet.sessions.view(session.sid)
     agent = call.config.agent(session.agent, view.project if view else None)
     workspace = call.home.workspace_path(*agent)
-    paths = await asyncio.to_thread(paths_like, workspace, params.like, params.limit)
+    async with call.parts.chats.searches:
+        paths = await asyncio.to_thread(paths_like, workspace, params.like, params.limit)
     return contract.WorkspaceFiles(paths=tuple(paths))
 
 
