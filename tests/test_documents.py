@@ -29,9 +29,9 @@ from tests.support.documents import (
 from tests.support.terminal import env
 from tests.support.up import address, remoteclaw, running
 
-#: The languages of blocks. Each is checked below, except text, which is what people see, and yaml
-#: and ini, which configure programs of others.
-LANGUAGES = {"sh", "text", "toml", "json", "python", "yaml", "ini"}
+#: The languages of blocks. Each is checked below, except text, which is what people see, and yaml,
+#: which configures programs of others.
+LANGUAGES = {"sh", "text", "toml", "json", "python", "yaml"}
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 
