@@ -95,6 +95,11 @@ class Home:
         return Path(os.environ.get("REMOTECLAW_CONFIG") or self.path / "remoteclaw.toml")
 
     @property
+    def is_private(self) -> bool:
+        """Whether the directory exists, and other users have no access to it."""
+        return self.path.is_dir() and not stat.S_IMODE(self.path.stat().st_mode) & 0o077
+
+    @property
     def valid_config_file(self) -> Path:
         """The copy of the last valid version of the configuration file; it may be absent.
 

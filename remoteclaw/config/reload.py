@@ -27,7 +27,9 @@ def load_and_keep(home: Home) -> Config:
     """
     version = _version_of(home.config_file)
     config = load_config(home.config_file)
-    if home.path.exists():  # else nothing has run yet, and commands that only read make nothing
+    # Before anything has run, commands that only read make nothing in the directory: it may be
+    # absent, or empty and open to others.
+    if version and home.is_private:
         _keep(home, read_file(home.config_file), version)
     return config
 

@@ -29,8 +29,7 @@ def test_without_an_installed_redis_the_bundled_server_is_used(directory: Path) 
 def test_doctor_says_that_this_host_has_too_little_room_for_a_terminal(directory: Path) -> None:
     result = without_stack(directory, "doctor", REMOTECLAW__TERMINALS__MIN_MEMORY_MB="1000000")
 
-    assert result.returncode == 1
-    assert re.search(r"NO  terminals +This host has too ", result.stdout)
+    assert re.search(r"--  terminals +This host has too ", result.stdout)
 
 
 @pytest.mark.usefixtures("gateway")

@@ -365,7 +365,7 @@ async def test_a_conversation_is_exported_as_markdown(stack: Stack) -> None:
     assert header.startswith("## alice, 20")
     assert first == "hello **you**"
     assert "## Agent, 20" in exported
-    assert last.startswith("Send `slow`")
+    assert last.startswith("Send `crash`")
 
 
 # -- completion -----------------------------------------------------------------------------------

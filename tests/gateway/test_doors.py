@@ -548,7 +548,7 @@ async def test_a_missing_or_empty_configuration_file_grants_no_rights(
         aside = file.rename(file.with_suffix(".aside"))
         assert (await door.invoke(agent.token, "sessions_list")).status == 403
         assert (await door.invoke(agent.token, "sessions_list")).status == 403
-        assert caplog.text.count("its file is gone, or empty") == 1
+        assert caplog.text.count("the file is gone, or empty") == 1
 
         file.write_text("")
         assert (await door.invoke(agent.token, "sessions_list")).status == 403

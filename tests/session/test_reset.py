@@ -287,5 +287,5 @@ async def test_a_reset_does_not_affect_another_session(stack: Stack) -> None:
         stack.ask("/new memory", from_="alice"), stack.ask("memory", from_="bob")
     )
 
-    assert first == "You said before:\n\n-"
+    assert first == "You said nothing before."
     assert "- hello" in second

@@ -3,11 +3,14 @@
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
 from aiohttp import web
 from playwright.async_api import Browser
 
+from remoteclaw.runtimes import RUNTIMES
 from tests.support.doors import Door, opened, own_token
 from tests.support.stack import Stack
+from tests.support.terminal_program import ProgramRuntime
 
 #: Script of such a page: opens a terminal, and reads its first event with fetch.
 PAGE = """async ([url, token]) => {
@@ -57,9 +60,10 @@ async def _run_page(browser: Browser, origin: str, door: Door, token: str) -> st
 
 
 async def test_a_page_of_a_configured_origin_opens_a_terminal_and_reads_its_events(
-    browser: Browser, stack: Stack
+    browser: Browser, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page of an origin that is not configured is refused, even with the same token."""
+    monkeypatch.setitem(RUNTIMES, "demo", ProgramRuntime)
     async with served() as port:
         stack.configure(gateway={"origins": [f"http://127.0.0.1:{port}"]})
         await stack.start_worker()
