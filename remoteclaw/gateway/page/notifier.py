@@ -98,6 +98,8 @@ class Notifier:
         self._is_watching = is_watching
         self._activities: dict[str, str] = {}
         """What each terminal that this gateway shows did last, as far as it is known."""
+        self._waits: dict[str, str] = {}
+        """The notice of each terminal's last wait for a person."""
         self._queues: dict[str, deque[tuple[str, str]]] = {}
         """The chats and ids of each person's queued events."""
 
@@ -128,11 +130,14 @@ class Notifier:
         record = self._terminals.held_record(sid)
         if record is None:
             self._activities.pop(sid, None)
+            self._waits.pop(sid, None)
             return
         before = self._activities.get(sid)
         if record.activity == "unknown" and before:  # does not mean that the dialog is closed
             return
         self._activities[sid] = record.activity
+        if record.activity == "waiting":
+            self._waits[sid] = needs_person_notice(record.waiting_for)
         # A gateway that begins with a waiting terminal may follow one that has notified already.
         if record.activity == "waiting" and before not in (None, "waiting"):
             tasks.create_task(self._notify_of_terminal(record))
@@ -162,9 +167,14 @@ class Notifier:
             log.error("no browser is notified of a waiting terminal: %s", frames_of(error))
 
     def _is_of_waiting_terminal(self, event: ChatEvent) -> bool:
-        """Whether an event is of a session whose terminal waits here, which was notified of."""
-        record = self._terminals.held_record(event.about["sid"])
-        return record is not None and record.activity == "waiting"
+        """Whether an event is of a session whose terminal waits here, which was notified of.
+
+        The wait may be over when its notice is handled.
+        """
+        sid = event.about["sid"]
+        record = self._terminals.held_record(sid)
+        is_waiting = record is not None and record.activity == "waiting"
+        return is_waiting or event.about["text"] == self._waits.get(sid)
 
     async def _notify(self, chat: str, event_id: str) -> None:
         key = await asyncio.to_thread(server_key, self._home, create=False)  # imports are slow
