@@ -83,6 +83,20 @@ class Arrival(Report):
         takes_back = verdict is Verdict.NOT_FOR_US and arrival.incoming.replaces is not None
         return verdict is Verdict.ADMITTED or takes_back
 
+    async def record_late(self) -> bool:
+        """Record a message that is too old to be answered in the chat's history.
+
+        Return whether it would have been answered; an edit is not. Raises as `handle()` does.
+        """
+        self.message("-")  # raises for invalid ids, before anything is stored under them
+        arrival, access = await self._under_first_id()
+        is_admitted = await access.verdict(arrival.incoming) is Verdict.ADMITTED
+        if not is_admitted or not arrival.incoming.is_message:
+            return False
+        await arrival.record(None, access.config)
+        await arrival.note_handled(arrival.session_of(access, arrival.incoming), "-")
+        return True
+
     async def give_up(self, why: str) -> None:
         """Mark the message as handled, unless it is, and tell its sender `why`."""
         arrival, access = await self._under_first_id()

@@ -23,6 +23,10 @@ LONG_S = 30.0
 log = logging.getLogger(__name__)
 
 
+#: What became of a report: `late` is a message that was too old to be answered.
+Result = Literal["accepted", "skipped", "late"]
+
+
 @dataclass(frozen=True, slots=True)
 class Handling:
     """A report and the task that handles it."""
@@ -30,8 +34,7 @@ class Handling:
     incoming: Incoming
     place: Place
     """The conversation's chat, under its first id, and thread."""
-    task: "asyncio.Task[bool]"
-    """Returns False if the report was skipped."""
+    task: "asyncio.Task[Result]"
 
 
 class PostedReports:
@@ -52,10 +55,10 @@ class PostedReports:
         Raises the errors of `Arrival.handle()`.
         """
 
-        async def handle_after(earlier: Sequence[Handling]) -> bool:
+        async def handle_after(earlier: Sequence[Handling]) -> Result:
             overtaken = await wait_for_earlier(incoming, place_of(incoming), earlier)
             await Arrival(context, source, incoming, awaited, overtaken).handle()
-            return True
+            return "accepted"
 
         task = asyncio.create_task(handle_after([*self._handlings]))
         handling = Handling(incoming, place_of(incoming), task)

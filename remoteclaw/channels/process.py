@@ -41,7 +41,7 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import is_import_error, package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import Channel, channel_of
-from remoteclaw.protocols import PlatformAdapter, Reply
+from remoteclaw.protocols import PlatformAdapter, Reply, StatefulAdapter
 
 #: The interval between checks of the configuration, and of why replies wait, in seconds.
 CHECK_S = 1.0
@@ -155,6 +155,9 @@ class _Account:
             await reader.wait_for_claim()
             adapter = create_adapter(self._provider, self._settings)
             try:
+                if isinstance(adapter, StatefulAdapter):
+                    key_file = self._context.home.adapter_state_key
+                    await adapter.use_state(self._fleet.accounts.state(reader, key_file))
                 identity = await adapter.connect()
                 log.info("%s is %s", self._name, identity.name)
                 await self._report(name=identity.name, problem=identity.problem)

@@ -122,8 +122,11 @@ class Report:
         await self.reply(TOO_MANY, once=(incoming.sender, f"{incoming.thread} {minute}"))
         return True
 
-    async def record(self, session: SessionKey, config: Config) -> Sequence[Reaction]:
-        """Add the message to the chat's history; return reactions not yet reported to the agent."""
+    async def record(self, session: SessionKey | None, config: Config) -> Sequence[Reaction]:
+        """Add the message to the chat's history; return reactions not yet reported to the agent.
+
+        `session` is None if no agent gets the message.
+        """
         is_for_agent = self.incoming.is_message and commands.parse(self.incoming.text) is None
         files = [file_name(file.name) for file in self.incoming.files[:MAX_ATTACHMENTS]]
         return await self.context.fleet.history.add_message(
@@ -132,7 +135,7 @@ class Report:
             files,
             more_ids=[part.id for part in self.incoming.parts[1:]],
             once=self.name,
-            sid=session.sid if is_for_agent else None,
+            sid=session.sid if session and is_for_agent else None,
             keep_ms=config.record.history_ms,
         )
 

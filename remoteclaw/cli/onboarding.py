@@ -22,8 +22,8 @@ from remoteclaw.errors import ConfigError, PlatformBusy
 from remoteclaw.host.locks import replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
-from remoteclaw.profiles import CHANNELS, channel_of
-from remoteclaw.protocols import Incoming, PlatformAdapter
+from remoteclaw.profiles import CHANNELS, channel_of, profile_of
+from remoteclaw.protocols import PlatformAdapter, PollResult
 from remoteclaw.up.lock import running_pid
 
 #: The pause between two polls for the owner's first message, in seconds.
@@ -176,8 +176,13 @@ class Onboarding:
             return None
         echo(f"Now write something to {one_line(name)}, so that it learns who you are.")
         asked: set[str] = set()
+        cursors: dict[str, str] = {}
         while True:
-            for incoming in await self._poll(adapter):
+            found = await self._poll(adapter, cursors)
+            if profile_of(self._channel).reads_history:  # from now on: the first poll says when
+                moved = {source: at for source, at in found.cursors.items() if at is not None}
+                cursors = {**moved, **cursors}
+            for incoming in found.incoming:
                 if incoming.is_group or incoming.is_bot or incoming.problem:
                     continue
                 if incoming.sender in asked:
@@ -188,12 +193,12 @@ class Onboarding:
                     return incoming.sender
             await asyncio.sleep(POLL_S)
 
-    async def _poll(self, adapter: PlatformAdapter) -> tuple[Incoming, ...]:
+    async def _poll(self, adapter: PlatformAdapter, cursors: Mapping[str, str]) -> PollResult:
         try:
-            return (await adapter.poll(None)).incoming
+            return await adapter.poll(cursors)
         except PlatformBusy as busy:
             await asyncio.sleep(busy.after_s)
-            return ()
+            return PollResult()
 
     # -- the configuration ---------------------------------------------------------------------
 

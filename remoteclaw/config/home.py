@@ -1,5 +1,6 @@
 """The state directory, which holds all files of a user's installation on one machine."""
 
+import base64
 import errno
 import functools
 import hmac
@@ -127,6 +128,13 @@ class Home:
         return f"{OWN_SERVER}-{digits}"
 
     @property
+    def adapter_state_key(self) -> Path:
+        """The file with the key of adapters' secrets in Redis, made at the first use and kept."""
+        file = self.path / "adapter-state-key"
+        _kept(file, _new_state_key)
+        return file
+
+    @property
     def sockets(self) -> Path:
         """The directory of unix sockets, with a short path without special characters."""
         return Path(socket_directory(str(self.path)))
@@ -204,6 +212,10 @@ def _new_host_id() -> str:
 
 def _new_secret() -> str:
     return secrets.token_hex(32)
+
+
+def _new_state_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 @functools.cache

@@ -27,6 +27,7 @@ __all__ = [
     "RemoteClawError",
     "ScheduleRefused",
     "StateDirectoryError",
+    "StateTooLarge",
     "TerminalsOff",
     "Unsupported",
     "did_you_mean",
@@ -152,6 +153,10 @@ class PlatformUnknown(RemoteClawError):
 
 class AccountRefused(RemoteClawError):
     """Raised when a chat platform refuses an account; the text says what to do."""
+
+
+class StateTooLarge(RemoteClawError):
+    """Raised when an adapter wants to keep more than it may."""
 
 
 class AgentUnavailable(RemoteClawError):

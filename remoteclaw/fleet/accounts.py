@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import hashes, keys
+from remoteclaw.fleet.adapter_state import StoredState
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.fleet.turns.inbound import APPEND_S
@@ -62,6 +64,10 @@ class Accounts:
             provider=reader.provider,
             account=reader.account,
         )
+
+    def state(self, reader: ReplyReader, key_file: Path) -> StoredState:
+        """Return what the adapter of an account keeps; `key_file` has the key of its secrets."""
+        return StoredState(self._scripts, reader, key_file)
 
     async def report(
         self, provider: str, account: str, *, name: str = "", problem: str = ""

@@ -1,14 +1,16 @@
-"""The inbox of an account: reports that its platform has delivered and that are still handled.
+"""The inbox of an account: the reports that its platform has delivered, until they are handled.
 
-A report is stored here only if its handling is slow, for example because of a large file. Then the
-account's position moves past it, so that it holds up nobody else.
+A report is stored here before the platform is told that it has arrived, in the same step as the
+cursors after it. So the platform need not keep it, and a slow report holds up nobody else.
 """
 
 import functools
 import logging
 import math
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,12 +19,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.fleet.turns.inbound import FULL
-from remoteclaw.protocols import Incoming
-
-#: The inbox has at most this many reports: of one sender, of one chat, and in all; and this size,
-#: in bytes. Beyond that, reports are refused, so that nobody's files hold up the account.
-MAX_OF_SENDER, MAX_OF_CHAT, MAX_REPORTS = 50, 100, 1000
-MAX_BYTES = 16 * 1024 * 1024
+from remoteclaw.protocols import Incoming, Place
 
 log = logging.getLogger(__name__)
 
@@ -33,65 +30,81 @@ class StoredReport:
 
     id: str
     incoming: Incoming
-    tries: int
+    tries: int = 1
     """How many processes have begun to handle it, since one has ended as it was told to."""
+    size: int = 0
+    """The size of its JSON, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateMessages:
+    """The messages of a place that were too old to be answered when they arrived."""
+
+    place: Place
+    summary: str
+    """Their number, and the platform's times of the first and the last, in milliseconds."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return int(self.summary.split()[0])
+
+    @property
+    def first_ms(self) -> int:
+        """When the first one was written, in milliseconds since 1970."""
+        return int(self.summary.split()[1])
+
+    @property
+    def last_ms(self) -> int:
+        """When the last one was written, in milliseconds since 1970."""
+        return int(self.summary.split()[2])
 
 
 class Inbox:
-    """The reports of accounts that are still being handled, and the positions after them."""
+    """The reports of accounts that are still being handled, and the cursors after them.
+
+    Each write raises `LeaseLost` if another adapter has the account's claim.
+    """
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def position(self, reader: ReplyReader) -> str | None:
-        """Return the position from which to read a platform; None for its oldest messages."""
-        position = await self._scripts.call(
-            self._scripts.client.get,
-            keys.position(reader.provider, reader.account),
-            deadline=math.inf,
-        )
-        return None if position is None else position.decode()
+    async def cursors(self, reader: ReplyReader) -> dict[str, str]:
+        """Return the cursor of each source of an account; empty before its first poll."""
+        key = keys.cursors(reader.provider, reader.account)
+        stored = await self._scripts.call(self._scripts.client.hgetall, key, deadline=math.inf)
+        return {source.decode(): cursor.decode() for source, cursor in stored.items()}
 
-    async def advance(
-        self,
-        reader: ReplyReader,
-        position: str,
-        *,
-        accepted: int = 0,
-        skipped: int = 0,
-        slow: Sequence[Incoming] = (),
-    ) -> list[str | None]:
-        """Record that every report before `position` was handled, or is stored in the inbox.
+    async def store(
+        self, reader: ReplyReader, reports: Sequence[Incoming], moves: Mapping[str, str | None]
+    ) -> list[StoredReport]:
+        """Store reports, and the cursors of the sources that have moved; None removes a source.
 
-        `accepted` and `skipped` are the numbers of handled reports. Return the ids under which the
-        `slow` ones are stored; None for a report for which the inbox has no room.
-        Raises `LeaseLost` if another adapter has the account's claim, and `RedisRefused` if Redis
-        is too full.
+        Raises `RedisRefused` if Redis is too full for reports.
         """
-        stored = await self._scripts.run(
-            "advance",
+        contents = [_adapter().dump_json(each, exclude_defaults=True) for each in reports]
+        last = await self._scripts.run(
+            "inbox_store",
             token=reader.token,
-            position=position,
-            accepted=accepted,
-            skipped=skipped,
-            max_of_sender=MAX_OF_SENDER,
-            max_of_chat=MAX_OF_CHAT,
-            max_reports=MAX_REPORTS,
-            max_bytes=MAX_BYTES,
-            reports=[_adapter().dump_json(each, exclude_defaults=True) for each in slow],
+            batch=uuid.uuid4().hex,
+            moves=[*chain.from_iterable((name, moved or "") for name, moved in moves.items())],
+            reports=contents,
             provider=reader.provider,
             account=reader.account,
             deadline=math.inf,
         )
-        if stored == "full":
+        if last == "full":
             raise RedisRefused(FULL)
-        return [each.decode() or None for each in stored]
+        first = last - len(reports) + 1
+        return [
+            StoredReport(str(first + index), report, size=len(content))
+            for index, (report, content) in enumerate(zip(reports, contents, strict=True))
+        ]
 
     async def take(self, reader: ReplyReader) -> list[StoredReport]:
         """Return the stored reports, oldest first, and remove those that can't be read.
 
-        Another version of RemoteClaw may have stored them. Raises `LeaseLost` if another adapter
-        has the account's claim.
+        Another version of RemoteClaw may have stored them.
         """
         rows = await self._scripts.run(
             "inbox_take",
@@ -101,6 +114,7 @@ class Inbox:
             deadline=math.inf,
         )
         reports: list[StoredReport] = []
+        unreadable: list[str] = []
         for id_, tries, report in rows:
             try:
                 incoming = _adapter().validate_json(report)
@@ -110,13 +124,15 @@ class Inbox:
                     f"{reader.provider}/{reader.account}",
                     error.errors(include_url=False, include_input=False),
                 )
-                await self.done(reader, id_, is_accepted=False)
+                unreadable.append(id_)
             else:
-                reports.append(StoredReport(id_, incoming, int(tries)))
+                reports.append(StoredReport(id_, incoming, int(tries), len(report)))
+        if unreadable:
+            await self.done(reader, skipped=unreadable)
         return reports
 
     async def try_again(self, reader: ReplyReader, stored: StoredReport) -> None:
-        """Count one more try of a report. Raises `LeaseLost` if another adapter has the claim."""
+        """Count one more try of a report."""
         await self._scripts.run(
             "inbox_try",
             token=reader.token,
@@ -127,13 +143,48 @@ class Inbox:
             deadline=math.inf,
         )
 
-    async def done(self, reader: ReplyReader, id_: str, *, is_accepted: bool) -> None:
-        """Remove a report that was handled. Raises `LeaseLost` if another adapter has the claim."""
+    async def done(
+        self,
+        reader: ReplyReader,
+        *,
+        accepted: Sequence[str] = (),
+        skipped: Sequence[str] = (),
+        late: Sequence[tuple[str, int, Place]] = (),
+    ) -> None:
+        """Remove reports that were handled, by their ids.
+
+        `late` are messages that were too old to be answered, each with its time and place.
+        """
+        late_args: list[str | bytes] = []
+        for id_, at_ms, place in late:
+            late_args += (id_, b"%d %s" % (at_ms, _place().dump_json(place)))
         await self._scripts.run(
             "inbox_done",
             token=reader.token,
-            id=id_,
-            is_accepted=is_accepted,
+            accepted=accepted,
+            skipped=skipped,
+            late=late_args,
+            provider=reader.provider,
+            account=reader.account,
+            deadline=math.inf,
+        )
+
+    async def late_messages(self, reader: ReplyReader) -> list[LateMessages]:
+        """Return the late messages of which their chats have not been told yet, by place."""
+        key = keys.late_messages(reader.provider, reader.account)
+        stored = await self._scripts.call(self._scripts.client.hgetall, key, deadline=math.inf)
+        return [
+            LateMessages(_place().validate_json(place), summary.decode())
+            for place, summary in stored.items()
+        ]
+
+    async def late_told(self, reader: ReplyReader, late: LateMessages) -> None:
+        """Forget late messages, because their chat was told of them."""
+        await self._scripts.run(
+            "late_told",
+            token=reader.token,
+            place=_place().dump_json(late.place),
+            summary=late.summary,
             provider=reader.provider,
             account=reader.account,
             deadline=math.inf,
@@ -143,3 +194,8 @@ class Inbox:
 @functools.cache
 def _adapter() -> TypeAdapter[Incoming]:
     return TypeAdapter(Incoming)
+
+
+@functools.cache
+def _place() -> TypeAdapter[Place]:
+    return TypeAdapter(Place)

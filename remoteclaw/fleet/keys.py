@@ -471,10 +471,10 @@ def history(provider: str, account: str, chat: str) -> str:
     return f"rc:history:{provider}:{account}:{chat}"
 
 
-def position(provider: str, account: str) -> str:
-    """String: the position from which an account's adapter reads its platform; everything before it
-    was handled, or is in the account's inbox."""
-    return f"rc:position:{provider}:{account}"
+def cursors(provider: str, account: str) -> str:
+    """Hash: up to where an account's adapter has read each source of its platform, such as a chat;
+    everything before a cursor was handled, or is in the account's inbox."""
+    return f"rc:cursors:{provider}:{account}"
 
 
 def first_chat_ids(provider: str, account: str) -> str:
@@ -505,6 +505,18 @@ def inbox(provider: str, account: str) -> str:
     """Hash: the reports of an account that the platform has delivered and that are still being
     handled, by number: how many processes have tried, and the report as JSON."""
     return f"rc:inbox:{provider}:{account}"
+
+
+def late_messages(provider: str, account: str) -> str:
+    """Hash: by place, as JSON, how many messages were too old to be answered, and the times of the
+    first and the last (ms); until the chat is told."""
+    return f"rc:late-messages:{provider}:{account}"
+
+
+def adapter_state(provider: str, account: str) -> str:
+    """Hash: the values that an account's adapter keeps for its next process, by name; the first
+    byte says whether a value is encrypted."""
+    return f"rc:adapter-state:{provider}:{account}"
 
 
 def account(provider: str, account: str) -> str:

@@ -192,14 +192,16 @@ def _unpacking(
         _table("keys", "KEYS", "given_key", fixed_keys),
         _table("args", "ARGV", "given", fixed_args),
     ]
-    counts = [f"ARGV[{len(fixed_args) + number}]" for number in range(1, len(key_lists) + 1)]
-    if key_lists:
-        left = ", ".join(f"keys.{name.text}" for name in key_lists)
-        lines.append(f"{left} = lists(KEYS, {len(fixed_keys)}, {{{', '.join(counts)}}})\n")
-    if arg_lists:
-        (name,) = arg_lists
-        first = len(fixed_args) + len(counts) + 1
-        lines.append(f"args.{name.text} = lists(ARGV, {first}, {{ARGV[{first}]}})\n")
+    count = len(fixed_args)  # the position after which the lengths of the lists are
+    for table, source, names, start in (
+        ("keys", "KEYS", key_lists, len(fixed_keys)),
+        ("args", "ARGV", arg_lists, count + len(key_lists) + len(arg_lists)),
+    ):
+        lengths = [f"ARGV[{count + number}]" for number in range(1, len(names) + 1)]
+        count += len(names)
+        if names:
+            left = ", ".join(f"{table}.{name.text}" for name in names)
+            lines.append(f"{left} = lists({source}, {start}, {{{', '.join(lengths)}}})\n")
     return "".join(lines)
 
 

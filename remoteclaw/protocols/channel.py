@@ -59,6 +59,11 @@ class ChannelProfile:
     """A regular expression that matches ids of people, if it is narrower than `id_form`."""
     orders_ids: bool = False
     """Whether the numbers in the ids of a chat's messages grow with time."""
+    cursors_grow: bool = False
+    """Whether the cursors of a source are numbers that only grow, so that a smaller one is old."""
+    reads_history: bool = False
+    """Whether the adapter reads messages from a history after an outage, and so perhaps very old
+    ones (`catch_up_h`)."""
     owner_prefix: str | None = None
     """The prefix of the ids that are owners while no owners are configured; None for no owners."""
     is_local: bool = False

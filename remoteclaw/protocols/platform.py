@@ -1,13 +1,15 @@
 """The protocol for chat platforms: adapters for accounts, and the messages of people."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from remoteclaw.messages import ChatKind
 from remoteclaw.protocols.channel import ChannelAdapter
 
 __all__ = [
+    "AdapterState",
     "Choice",
     "FileSource",
     "Identity",
@@ -16,6 +18,7 @@ __all__ = [
     "PlatformAdapter",
     "PollResult",
     "PressedAdapter",
+    "StatefulAdapter",
 ]
 
 
@@ -144,11 +147,28 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class PollResult:
-    """The result of a poll."""
+    """Reports of a platform, in order of arrival within each conversation."""
 
-    position: str
-    """The position for the next poll, once all of `incoming` is accepted."""
     incoming: tuple[Incoming, ...] = ()
+    cursors: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    """The sources that are read up to a new cursor with these reports, by name, such as a chat;
+    None forgets a source that is gone."""
+    acknowledge: Callable[[], Awaitable[None]] | None = None
+    """Tells the platform that the reports have arrived. It is called once they are stored."""
+
+
+class AdapterState(Protocol):
+    """What an adapter keeps of its account in Redis, by name, for its next process on any host.
+
+    Only the process that has the account's claim may write. A write raises `LeaseLost` if another
+    one has taken over, and `StateTooLarge` beyond 256 KB for a value or 16 MB for an account.
+    """
+
+    async def read(self, name: str) -> bytes | None:
+        """Return a value; None if there is none."""
+
+    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
+        """Store a value, encrypted if it is a secret; None removes it."""
 
 
 class FileSource(Protocol):
@@ -161,18 +181,22 @@ class FileSource(Protocol):
 class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """Both sides of an account on a chat platform; its methods raise as `ChannelAdapter`'s do.
 
-    It may also be a `LiveAdapter`, an `OperatingAdapter` and a `PressedAdapter`. An adapter that
-    shows the choices of a card itself has the attribute `has_buttons = True`.
+    It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter` and a
+    `StatefulAdapter`. An adapter that shows the choices of a card itself has the attribute
+    `has_buttons = True`.
     """
 
     async def connect(self) -> Identity:
         """Check the credentials, and return the account's identity."""
 
-    async def poll(self, position: str | None) -> PollResult:
-        """Wait up to 30 s for messages after `position`; None is before the oldest message.
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait up to 30 s for reports, and return those that have arrived.
 
-        A position is polled only after everything before it was accepted. A second poll of the same
-        position returns the same messages at once, and newer ones.
+        `cursors` are the stored cursors of all sources: the reports before them are stored. They
+        are empty at the account's first start, which is now: the adapter then returns the newest
+        cursors, and no report of before this moment that it has to read from a history.
+        If a poll was the last one of its process, or Redis had no room for the result, the reports
+        were neither stored nor acknowledged: the platform, or the next poll, repeats them.
         """
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
@@ -180,6 +204,14 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
 
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+@runtime_checkable
+class StatefulAdapter(Protocol):
+    """An adapter that keeps something of its account, such as a session to resume."""
+
+    async def use_state(self, state: AdapterState) -> None:
+        """Use this state from now on. Called once, before `connect()`."""
 
 
 @runtime_checkable

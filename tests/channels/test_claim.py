@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +10,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from remoteclaw.channels import delivery, intake, live
+from remoteclaw.channels import delivery, handling, live
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
@@ -169,12 +169,12 @@ async def test_an_adapter_without_its_claim_polls_no_messages(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Away:
-        async def poll(self, position: str | None) -> None:
-            polls.append(position)
+        async def poll(self, cursors: Mapping[str, str]) -> None:
+            polls.append(cursors)
             raise PlatformAway("It is away.")
 
-    polls: list[str | None] = []
-    monkeypatch.setattr(intake, "PAUSES_S", (0.05,))
+    polls: list[Mapping[str, str]] = []
+    monkeypatch.setattr(handling, "PAUSES_S", (0.05,))
     reader = reader_of(stack.fleet)
     adapter = cast(PlatformAdapter, Away())
     config = CurrentConfig(stack.home, load_config(stack.home.config_file))

@@ -137,10 +137,11 @@ class Lab:
         return [(message.text, [file.name for file in message.attachments]) for message in messages]
 
     async def is_read(self) -> bool:
-        """Whether the position is past all messages that people have written."""
-        position = int(await self.client.get(keys.position(*ACCOUNT)) or 0)
+        """Whether all messages that people have written were handled."""
+        position = int(await self.client.hget(keys.cursors(*ACCOUNT), "") or 0)
         events = self.channel.platform.events[position:]
-        return not [event for event in events if event["event"] == "said"]
+        left = [event for event in events if event["event"] == "said"]
+        return not left and not await self.client.exists(keys.inbox(*ACCOUNT))
 
     # Replies.
 
@@ -244,7 +245,7 @@ CALLS = {
     **dict.fromkeys(("remove", "react"), answer),
 }
 COMMANDS = {
-    **dict.fromkeys(("read", "pairing", "call_send", "append", "advance"), write),
+    **dict.fromkeys(("read", "pairing", "call_send", "append", "inbox_store", "inbox_done"), write),
     **dict.fromkeys(("mark_sent", "receipt", "preview"), answer),
 }
 #: The copies of the first message in the chat if its outcome is unknown.
@@ -319,9 +320,9 @@ async def test_a_process_or_redis_killed_at_any_command_loses_nothing(
     )
 
 
-@pytest.mark.thorough("append-after", "advance-after", "receipt-after")
+@pytest.mark.thorough("append-after", "inbox_store-after", "receipt-after")
 @pytest.mark.parametrize("side", ["before", "after"])
-@pytest.mark.parametrize("command", ["append", "advance", "mark_sent", "receipt"])
+@pytest.mark.parametrize("command", ["append", "inbox_store", "inbox_done", "mark_sent", "receipt"])
 async def test_a_process_frozen_past_its_claim_does_nothing_more(
     lab: Lab, command: str, side: Side
 ) -> None:

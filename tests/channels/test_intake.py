@@ -1,33 +1,34 @@
 """Incoming messages of a channel: access, commands, groups, files, limits and failures."""
 
 import asyncio
+import contextlib
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.channels import arrival, order
-from remoteclaw.channels.intake import FAILED_OFTEN, TOO_SLOW, Intake
+from remoteclaw.channels import arrival, intake, late, order
+from remoteclaw.channels.handling import FAILED_OFTEN, MAX_OF_SENDER, TOO_SLOW
+from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.clock import now_ms
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbox import MAX_OF_SENDER
 from remoteclaw.fleet.turns.commands import command_of
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey, Turn
-from remoteclaw.protocols import Incoming, IncomingFile, PlatformAdapter, PollResult
+from remoteclaw.protocols import ChannelProfile, Incoming, IncomingFile, PlatformAdapter, PollResult
 from tests.support.channel import TestChannel, until_stored
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
-POSITION = keys.position("test", "default")
+CURSORS = keys.cursors("test", "default")
 
 
 @pytest.fixture
@@ -462,7 +463,7 @@ async def test_a_slow_file_delays_only_its_own_conversation(
     await wait_for_reply(channel, "carol", "Idle.")
 
     assert channel.texts("alice") == []
-    assert await client.get(POSITION) is not None
+    assert await client.hlen(CURSORS)
     assert await client.hlen(keys.inbox("test", "default")) == 2  # the file, and what is after it
 
     channel.platform.tell()
@@ -477,7 +478,7 @@ async def test_a_slow_file_delays_only_its_own_conversation(
     await until_stored(stack, 0)
 
 
-async def test_a_slow_message_survives_a_crash_behind_the_position(
+async def test_a_slow_message_survives_a_crash_behind_the_cursor(
     stack: Stack, channel: TestChannel
 ) -> None:
     client: Any = stack.fleet.scripts.client
@@ -667,37 +668,16 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
 ) -> None:
     """The log says who waits for what, and the sender is told."""
 
-    class Stuck:
-        async def poll(self, position: str | None) -> PollResult:
-            if position is None:
-                return PollResult("2", (message("1", files=(FILE,)), message("2", text="hello")))
-            return await asyncio.Future()
-
-        async def fetch(self, file: IncomingFile) -> bytes:
-            return await asyncio.Future()
-
     async def is_told() -> bool:
         replies = await stack.fleet.scripts.client.xrange(REPLIES)
         return "Your message was not taken" in str(replies)
 
     monkeypatch.setattr(order, "LONG_S", 0.2)
     monkeypatch.setattr(arrival, "ADMIT_S", 1.0)
-    reader = stack.fleet.replies.reader("test", "default", token="mine", claim_ms=60_000)
-    assert await reader.claim()
-    context = InboundContext(
-        fleet=stack.fleet,
-        home=stack.home,
-        config=CurrentConfig(stack.home, load_config(stack.home.config_file)),
-        provider="test",
-        account="default",
-        rate=RateLimiter(),
-    )
-    running = Intake(context, reader, cast(PlatformAdapter, Stuck())).run()
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(running)
+    async with Pushing.running(stack) as pushing:
+        pushing.push(message("1", files=(FILE,)), message("2", text="hello"))
         (view,) = await eventually(lambda: stack.fleet.sessions.list(limit=2))
         await eventually(is_told)
-        task.cancel()
 
     assert view.waiting == 1
     assert "TimeoutError" in caplog.text
@@ -706,8 +686,167 @@ async def test_a_step_that_never_ends_holds_up_its_chat_for_a_limited_time(
     assert "channels/files.py" in caplog.text
 
 
+async def test_reports_are_acknowledged_once_they_are_stored(
+    stack: Stack, channel: TestChannel
+) -> None:
+    """While Redis is away, nothing is acknowledged, and a slow file delays no acknowledgement."""
+    client: Any = stack.fleet.scripts.client
+    async with Pushing.running(stack) as pushing:
+        await eventually(lambda: pushing.polled)
+        stack.redis.kill()
+        pushing.push(message("1", files=(FILE,)), message("2", text="hello"))
+        await eventually(lambda: pushing.is_taken)
+        assert pushing.acknowledged == []
+        stack.redis.start()
+        await eventually(lambda: pushing.acknowledged)
+        assert await client.hlen(keys.inbox("test", "default")) == 2
+        pushing.push(message("3", text="hello"))
+        await eventually(lambda: len(pushing.acknowledged) == 2)
+
+    assert pushing.acknowledged == [["1", "2"], ["3"]]
+
+
+async def test_a_failed_acknowledgement_is_logged_and_costs_nothing(
+    stack: Stack, channel: TestChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Pushing.running(stack) as pushing:
+        pushing.problem = OSError("as no adapter should")
+        pushing.push(message("1", text="one"))
+        await eventually(lambda: "reports were not acknowledged" in caplog.text)
+        pushing.problem = None
+        pushing.push(message("2", text="two"))
+        await eventually(lambda: are_handled(stack, accepted=2, skipped=0))
+
+    assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["one", "two"]
+
+
+async def test_a_cursor_that_only_grows_never_goes_back(
+    stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sources have cursors of their own; one that is gone is forgotten."""
+    monkeypatch.setattr(intake, "profile_of", lambda _: ChannelProfile(cursors_grow=True))
+    client: Any = stack.fleet.scripts.client
+
+    async def stored(expected: dict[bytes, bytes]) -> None:
+        async def are() -> bool:
+            return bool(await client.hgetall(CURSORS) == expected)
+
+        await eventually(are)
+
+    async with Pushing.running(stack) as pushing:
+        pushing.push(cursors={"one": "99", "two": "5"})
+        await stored({b"one": b"99", b"two": b"5"})
+        pushing.push(cursors={"one": "100", "two": "4"})
+        await stored({b"one": b"100", b"two": b"5"})
+        pushing.push(cursors={"one": "9007199254740993", "two": None})
+        await stored({b"one": b"9007199254740993"})
+        pushing.push(cursors={"one": "9007199254740992"})
+        pushing.push(cursors={"three": "1"})
+        await stored({b"one": b"9007199254740993", b"three": b"1"})
+
+    assert pushing.polled[-1] == {"one": "9007199254740993", "three": "1"}
+
+
+async def test_messages_that_are_too_old_are_not_answered_and_their_chat_is_told_once(
+    stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line is silent. Messages of people without access are not counted."""
+    monkeypatch.setattr(late, "profile_of", lambda _: ChannelProfile(reads_history=True))
+    monkeypatch.setattr(late, "QUIET_S", 0.3)
+    channel.configure(groups={"team": {}}, catch_up_h=2)
+    hour, now = 3_600_000, now_ms()
+    old = {"at_ms": now - 3 * hour}
+    async with Pushing.running(stack) as pushing:
+        pushing.push(*(message(f"{n}", text=f"old {n}", **old) for n in range(3)))
+        pushing.push(message("4", text="/new", **old), message("5", text="now", at_ms=now - hour))
+        pushing.push(message("6", text="in a group", chat="team", is_group=True, **old))
+        pushing.push(message("7", text="a stranger's", sender="bo", chat="bo", **old))
+        pushing.push(message("8", text="again", replaces="1", **old))
+        await eventually(lambda: are_handled(stack, accepted=1, skipped=7))
+        await eventually(lambda: not_told(stack))
+    async with channel.platform.served(stack.fleet):
+        await wait_for_reply(channel, "alice", "I was away")
+        await wait_for_reply(channel, "team", "I was away")
+
+    (line,) = channel.texts("alice")
+    assert line.startswith("I was away, so 4 messages from ")
+    assert line.endswith(" were not answered: send again what still matters.")
+    assert channel.texts("team")[0].startswith("I was away, so a message of ")
+    assert channel.texts("bo") == []
+    assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["now"]
+    known = await stack.fleet.history.read("test", "default", "alice", thread=None, limit=9)
+    assert "old 2" in [each["text"] for each in known]
+
+
+async def are_handled(stack: Stack, *, accepted: int, skipped: int) -> bool:
+    """Whether so many reports were handled."""
+    view = await stack.fleet.accounts.view("test", "default")
+    return (view.accepted, view.skipped) == (accepted, skipped)
+
+
+async def not_told(stack: Stack) -> bool:
+    """Whether no chat has late messages of which it was not told."""
+    return not await stack.fleet.scripts.client.exists(keys.late_messages("test", "default"))
+
+
+class Pushing:
+    """An adapter of a platform that pushes reports and waits for their acknowledgement."""
+
+    def __init__(self) -> None:
+        self.acknowledged: list[list[str]] = []
+        self.polled: list[Mapping[str, str]] = []
+        self.problem: Exception | None = None
+        """The error of the next acknowledgements."""
+        self._pushed: asyncio.Queue[PollResult] = asyncio.Queue()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def running(cls, stack: Stack) -> AsyncIterator["Pushing"]:
+        """Run the intake of an account with such an adapter."""
+        reader = stack.fleet.replies.reader("test", "default", token="mine", claim_ms=60_000)
+        assert await reader.claim()
+        context = InboundContext(
+            fleet=stack.fleet,
+            home=stack.home,
+            config=CurrentConfig(stack.home, load_config(stack.home.config_file)),
+            provider="test",
+            account="default",
+            rate=RateLimiter(),
+        )
+        pushing = cls()
+        intake = Intake(context, reader, cast(PlatformAdapter, pushing))
+        task = asyncio.create_task(intake.run())
+        try:
+            yield pushing
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            await stack.fleet.accounts.leave(reader)
+
+    def push(self, *reports: Incoming, cursors: Mapping[str, str | None] | None = None) -> None:
+        async def acknowledge() -> None:
+            if self.problem:
+                raise self.problem
+            self.acknowledged.append([report.id for report in reports])
+
+        self._pushed.put_nowait(PollResult(reports, cursors or {}, acknowledge))
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether all reports were returned by a poll."""
+        return self._pushed.empty()
+
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        self.polled.append(dict(cursors))
+        return await self._pushed.get()
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        return await asyncio.Future()
+
+
 FILE = IncomingFile("1", "plan.txt", "text/plain")
 
 
 def message(message_id: str, **fields: Any) -> Incoming:
-    return Incoming(id=message_id, chat="alice", sender="alice", at_ms=now_ms(), **fields)
+    known = {"chat": "alice", "sender": "alice", "at_ms": now_ms(), **fields}
+    return Incoming(id=message_id, **known)

@@ -35,7 +35,7 @@ import redis
 
 from remoteclaw.bridge.chunks import MIN_LIMIT, Chunker
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.channels import budget, intake
+from remoteclaw.channels import budget, handling
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.telegram.adapter import TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
@@ -447,7 +447,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
     )
     await settled(stack, world)  # an account that is not connected yet polls less often
     monkeypatch.setattr(budget, "boottime", clock)
-    monkeypatch.setattr(intake, "PAUSES_S", (0.01,))
+    monkeypatch.setattr(handling, "PAUSES_S", (0.01,))
     world.is_away()
     await put_replies(stack, world, ("one", "two"))
     await put_replies(stack, world, ("elsewhere",), chat=8)

@@ -1,38 +1,14 @@
-"""The read position of an account, and which reader may move it."""
+"""The claim of an account, and the state that its adapter keeps."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet import Fleet, keys
-from remoteclaw.protocols import Incoming
-
-
-async def test_only_the_reader_moves_the_position(fleet: Fleet) -> None:
-    first = fleet.replies.reader("test", "default")
-    await first.wait_for_claim()
-    await fleet.inbox.advance(first, "7", accepted=2, skipped=1)
-    await fleet.scripts.client.delete(keys.reader("test", "default"))  # it has expired
-    second = fleet.replies.reader("test", "default")
-    await second.wait_for_claim()
-
-    with pytest.raises(LeaseLost):
-        await fleet.inbox.advance(first, "8", accepted=1)
-
-    assert await fleet.inbox.position(second) == "7"
-    view = await fleet.accounts.view("test", "default")
-    assert (view.accepted, view.skipped) == (2, 1)
-
-
-async def test_a_repeated_advance_counts_its_messages_once(fleet: Fleet) -> None:
-    reader = fleet.replies.reader("test", "default")
-    await reader.wait_for_claim()
-
-    await fleet.inbox.advance(reader, "7", accepted=2)
-    await fleet.inbox.advance(reader, "7", accepted=2)  # the reply was lost
-
-    assert (await fleet.accounts.view("test", "default")).accepted == 2
+from remoteclaw.config.home import Home
+from remoteclaw.errors import ConfigError, LeaseLost, StateTooLarge
+from remoteclaw.fleet import Fleet, adapter_state, keys
+from tests.support.stack import Stack
 
 
 async def test_a_leaving_reader_gives_up_only_its_own_claim(fleet: Fleet) -> None:
@@ -47,15 +23,52 @@ async def test_a_leaving_reader_gives_up_only_its_own_claim(fleet: Fleet) -> Non
     assert await second.claim()
 
 
-async def test_a_stored_report_that_can_not_be_read_holds_up_no_other(fleet: Fleet) -> None:
-    """Another version of RemoteClaw has stored it."""
+async def test_the_state_of_an_adapter_is_written_by_the_reader_alone_and_secrets_are_encrypted(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     client: Any = fleet.scripts.client
-    await client.hset(keys.inbox("test", "default"), "0", b'0 {"id":"1","from":"alice"}')
+    home, other = Home(tmp_path / "one").create(), Home(tmp_path / "two").create()
+    first = fleet.replies.reader("test", "default")
+    await first.wait_for_claim()
+    state = fleet.accounts.state(first, home.adapter_state_key)
+    await state.write("session", b"abc")
+    await state.write("key", b"secret \xff words", is_secret=True)
+    stored = b"".join(await client.hvals(keys.adapter_state("test", "default")))
+    assert b"abc" in stored
+    assert b"secret" not in stored
+    with pytest.raises(StateTooLarge, match="'session' has 1 MB, and 256 KB are allowed"):
+        await state.write("session", b"x" * 2**20)
+
+    await client.delete(keys.reader("test", "default"))  # it has expired
+    second = fleet.replies.reader("test", "default")
+    await second.wait_for_claim()
+    with pytest.raises(LeaseLost):
+        await state.write("session", b"old")
+    state = fleet.accounts.state(second, home.adapter_state_key)
+    assert await state.read("session") == b"abc"
+    assert await state.read("key") == b"secret \xff words"
+    await state.write("session", None)
+    assert await state.read("session") is None
+
+    elsewhere = fleet.accounts.state(second, other.adapter_state_key)
+    with pytest.raises(ConfigError, match="copy adapter-state-key from the state directory"):
+        await elsewhere.read("key")
+
+
+async def test_the_state_of_an_adapter_has_a_limit_but_also_fits_into_a_full_redis(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, client = stack.fleet, stack.fleet.scripts.client
+    monkeypatch.setattr(adapter_state, "MAX_BYTES", 300_000)
     reader = fleet.replies.reader("test", "default")
     await reader.wait_for_claim()
-    report = Incoming(id="2", chat="alice", sender="alice", at_ms=1, text="hello")
-
-    assert await fleet.inbox.take(reader) == []
-    await fleet.inbox.advance(reader, "7", slow=[report])
-    assert [stored.incoming.text for stored in await fleet.inbox.take(reader)] == ["hello"]
-    assert (await fleet.accounts.view("test", "default")).skipped == 1
+    state = fleet.accounts.state(reader, tmp_path / "unused")
+    used = (await client.info("memory"))["used_memory"]
+    await client.config_set("maxmemory", int((used + 2**20) / 0.9))
+    try:
+        await state.write("one", b"x" * 200_000)
+        with pytest.raises(StateTooLarge):
+            await state.write("two", b"x" * 200_000)
+        await state.write("one", b"y" * 200_000)
+    finally:
+        await client.config_set("maxmemory", 0)

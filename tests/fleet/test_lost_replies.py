@@ -21,7 +21,7 @@ from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.fleet.turns.lease import Lease
 from remoteclaw.fleet.turns.turn import Postponement, RecordAppend, TaskResult
 from remoteclaw.messages import Entry, SessionKey, TerminalWish
-from remoteclaw.protocols import Conversation
+from remoteclaw.protocols import Conversation, Incoming, Place
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.tell import tell
 from tests.support.failpoints import Failpoint, Proxy
@@ -553,3 +553,23 @@ async def test_a_lost_reply_to_aside_move_moves_the_message_once(
     assert branch.waiting == 1
     assert await fleet.scripts.client.xlen(keys.inbound(lease.sid)) == 1
     assert await fleet.scripts.client.xlen(REPLIES) == 1
+
+
+async def test_a_store_whose_reply_is_lost_stores_its_reports_once(
+    lossy: tuple[Fleet, Proxy],
+) -> None:
+    fleet, proxy = lossy
+    reader = fleet.replies.reader("test", "default")
+    await reader.wait_for_claim()
+    report = Incoming(id="1", chat="alice", sender="alice", at_ms=1, text="hello")
+    lost = lose(proxy, "inbox_store")
+    (stored,) = await fleet.inbox.store(reader, [report], {"one": "7"})
+    await lost.wait()
+
+    assert await fleet.inbox.take(reader) == [stored]
+    lost = lose(proxy, "inbox_done")
+    await fleet.inbox.done(reader, late=[(stored.id, 5, Place("alice"))])
+    await lost.wait()
+
+    (late,) = await fleet.inbox.late_messages(reader)
+    assert late.count == 1

@@ -143,10 +143,10 @@ MUTANTS = (
     ),
     Mutant(
         "an update that is acknowledged as soon as it was read",
-        before='last = max((update["update_id"] + 1 for update in updates), default=offset or 0)',
-        after='last = max((update["update_id"] + 1 for update in updates), default=offset or 0)\n'
+        before='last = max((update["update_id"] + 1 for update in updates), default=offset)',
+        after='last = max((update["update_id"] + 1 for update in updates), default=offset)\n'
         "await self._updates(last, 0)",
-        test="test_a_poll_acknowledges_only_updates_before_its_position",
+        test="test_a_poll_acknowledges_only_updates_before_its_cursor",
     ),
     Mutant(
         "a message that a stop has overtaken and that runs after a crash",
@@ -253,7 +253,7 @@ MUTANTS = (
         "a command whose repetition is answered again",
         before='*(once or (self.name, ""))',
         after="str(id(self))",
-        test="test_a_process_or_redis_killed_at_any_command_loses_nothing[advance-before-kill]",
+        test="test_a_process_or_redis_killed_at_any_command_loses_nothing[inbox_store-before-kill]",
     ),
     Mutant(
         "files without a size limit",
@@ -268,16 +268,30 @@ MUTANTS = (
         test="test_a_message_that_fails_here_is_reported_to_its_sender_and_blocks_no_other",
     ),
     Mutant(
-        "a slow file that delays the whole account",
-        before="await asyncio.wait([each.task for each in new], timeout=SLOW_S)",
-        after="await asyncio.wait([each.task for each in new])",
-        test="test_a_slow_file_delays_only_its_own_conversation",
+        "reports that are acknowledged before they are stored",
+        before="reports = [*filter(self._is_to_handle, _acts(with_edits(batch.incoming)))]",
+        after="reports = [*filter(self._is_to_handle, _acts(with_edits(batch.incoming)))]\n"
+        "if batch.acknowledge: await batch.acknowledge()",
+        test="test_reports_are_acknowledged_once_they_are_stored",
     ),
     Mutant(
-        "a position that moves past a slow file which is not stored",
-        before="slow=[each.incoming for each in slow]",
-        after="slow=()",
-        test="test_a_slow_message_survives_a_crash_behind_the_position",
+        "a cursor that goes back",
+        before="if cursor != before and not goes_back:",
+        after="if cursor != before:",
+        test="test_a_cursor_that_only_grows_never_goes_back",
+    ),
+    Mutant(
+        "old messages that are answered after an outage",
+        before="if self._late.is_late(incoming):",
+        after="if False:",
+        test="test_messages_that_are_too_old_are_not_answered_and_their_chat_is_told_once",
+    ),
+    Mutant(
+        "a slow report that is removed before it was handled",
+        before="await asyncio.wait((handling.task,))\nif is_crowded",
+        after="self._finished.add(stored, handling.place, 'accepted')\n"
+        "await asyncio.wait((handling.task,))\nif is_crowded",
+        test="test_a_slow_message_survives_a_crash_behind_the_cursor",
     ),
     Mutant(
         "a message that overtakes an earlier one of its conversation",
@@ -336,11 +350,11 @@ MUTANTS = (
         test="test_a_process_killed_during_a_platform_call_loses_nothing[send-before]",
     ),
     Mutant(
-        "a position that is stored before its messages are",
-        before="slow = await self._slow(new, unfinished)",
-        after="await inbox.advance(self._reader, batch.position)\n"
-        "slow = await self._slow(new, unfinished)",
-        test="test_a_process_or_redis_killed_at_any_command_loses_nothing[append-before-kill]",
+        "a cursor that is stored before its messages are",
+        before="moves = _moves(batch.cursors, cursors, grows=grows)",
+        after="moves = _moves(batch.cursors, cursors, grows=grows)\n"
+        "await inbox.store(self._reader, [], moves)",
+        test="test_a_process_or_redis_killed_at_any_command_loses_nothing[inbox_store-after-kill]",
     ),
     Mutant(
         "a message that is accepted before its sender is checked",
@@ -372,8 +386,8 @@ MUTANTS = (
     Mutant(
         "a poll after the claim has expired",
         before="await self._reader.ensure_claim()\n"
-        "try:\n    return await self._adapter.poll(position)",
-        after="try:\n    return await self._adapter.poll(position)",
+        "try:\n    return await self._adapter.poll(cursors)",
+        after="try:\n    return await self._adapter.poll(cursors)",
         test="test_an_adapter_without_its_claim_polls_no_messages",
     ),
     Mutant(

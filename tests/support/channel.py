@@ -11,7 +11,7 @@ platform has all calls: each poll is `polled`, with the process that makes it.
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,19 +63,19 @@ class Account(PlatformAdapter):
         await self._stop("connect after")
         return Identity("the_bot")
 
-    async def poll(self, position: str | None) -> PollResult:
-        self._journal.add("polled", by=os.getpid(), position=position)
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        self._journal.add("polled", by=os.getpid(), cursors=dict(cursors))
         await self._behaviour("poll", str(os.getpid()))
-        begin = int(position or 0)
+        begin = int(cursors.get("", 0))
         until = asyncio.get_running_loop().time() + POLL_S
         while asyncio.get_running_loop().time() < until:
             events = self._journal.read()
             said = [event for event in events[begin:] if event["event"] == "said"]
             if said:
                 await self._stop("poll after")
-                return PollResult(str(len(events)), tuple(map(_incoming, said)))
+                return PollResult(tuple(map(_incoming, said)), {"": str(len(events))})
             await asyncio.sleep(0.01)
-        return PollResult(str(begin))
+        return PollResult()
 
     async def fetch(self, file: IncomingFile) -> bytes:
         await self._behaviour("fetch", file.name)

@@ -63,15 +63,15 @@ class Folder:
             raise PlatformRefused(f"There is no directory {self._directory}.")
         return Identity(self._directory.name)
 
-    async def poll(self, position: str | None) -> PollResult:
-        """Wait for files; the position is the name of the last one."""
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait for files; the cursor is the name of the last one."""
         for _ in range(100):
             files = sorted(self._directory.glob("*/*.in"), key=lambda file: file.name)
-            new = [file for file in files if file.name > (position or "")]
+            new = [file for file in files if file.name > cursors.get("", "")]
             if new:
-                return PollResult(new[-1].name, tuple(map(self._incoming, new)))
+                return PollResult(tuple(map(self._incoming, new)), {"": new[-1].name})
             await asyncio.sleep(0.1)
-        return PollResult(position or "")
+        return PollResult()
 
     def _incoming(self, file: Path) -> Incoming:
         sender = file.stem.partition("-")[2]

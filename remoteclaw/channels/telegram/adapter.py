@@ -39,6 +39,8 @@ from remoteclaw.protocols import (
     Sent,
 )
 
+#: The name of the only source.
+UPDATES = "updates"
 #: A poll waits this long for messages, in seconds.
 POLL_S = 25
 #: The pauses before a poll is repeated to get the rest of an act, in seconds. Each message may be a
@@ -117,14 +119,14 @@ class TelegramAdapter:
             )
         return Identity(name)
 
-    async def poll(self, position: str | None) -> PollResult:
-        """Wait for updates. `position` is the id of the next update; it acknowledges earlier ones.
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait for updates. The cursor is the id of the next update; it acknowledges earlier ones.
 
         The parts of one act, such as an album, are separate updates that arrive one after another,
-        so the poll is repeated from the same position until the act is complete, or `MAX_ACT_S` is
+        so the poll is repeated from the same cursor until the act is complete, or `MAX_ACT_S` is
         over. The rest is then a message of its own.
         """
-        offset = int(position) if position else None
+        offset = int(cursors[UPDATES]) if UPDATES in cursors else None
         updates = await self._updates(offset, POLL_S)
         count, until = 0, boottime() + MAX_ACT_S
         while count < len(updates) and boottime() < until and (act := may_continue(updates[-1])):
@@ -134,11 +136,12 @@ class TelegramAdapter:
                 updates = await self._updates(offset, 0)
                 if len(updates) > count:
                     break
-        last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
+        last = max((update["update_id"] + 1 for update in updates), default=offset)
         # The update about a group's new id may be lost, but a refused call also names the new id.
         moves, self._api.moves = self._api.moves, []
         changes = [id_change(chat, to) for chat, to in moves]
-        return PollResult(position=str(last), incoming=(*changes, *incoming(updates, me=self._me)))
+        found = (*changes, *incoming(updates, me=self._me))
+        return PollResult(found, {} if last is None else {UPDATES: str(last)})
 
     async def _updates(self, offset: int | None, wait_s: int) -> list[_Params]:
         try:

@@ -15,7 +15,7 @@ Responses of the program and the exceptions that they become:
 import asyncio
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import httpcore2
 import orjson
@@ -56,10 +56,10 @@ class WebhookAdapter:
         problem = "" if self._url else "It has no url, so only requests that wait get answers."
         return Identity(name=self._url or "webhook", problem=problem)
 
-    async def poll(self, position: str | None) -> PollResult:
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
         """Wait and return no messages: the program posts its messages to the gateway."""
         await asyncio.sleep(ANSWER_S)
-        return PollResult(position or "0")
+        return PollResult()
 
     async def fetch(self, file: IncomingFile) -> bytes:
         """Refuse: the files of a webhook message are part of its request."""

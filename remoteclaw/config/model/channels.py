@@ -130,6 +130,10 @@ class AccountConfig(Section):
     """The ids of people who may write in direct chats, besides the owners and the people who were
     paired with `/pair`."""
 
+    catch_up_h: Annotated[int, BY_PEOPLE] = Field(default=24, ge=0, le=MAX_NUMBER)
+    """The maximum age of messages that are answered after RemoteClaw was away, in hours, on a
+    platform whose history it reads. Older ones are only kept as the chat's history."""
+
     @property
     def is_account(self) -> bool:
         """Whether these settings define an account; a channel's own table may define none."""

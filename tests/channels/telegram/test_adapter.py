@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.channels.telegram.adapter import TelegramAdapter
+from remoteclaw.channels.telegram.adapter import UPDATES, TelegramAdapter
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.channels.telegram.writer import FormattedText
 from remoteclaw.errors import (
@@ -23,7 +23,17 @@ from remoteclaw.errors import (
     Unsupported,
 )
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Card, Incoming, Live, Operation, Part, Place, Reply, Sent
+from remoteclaw.protocols import (
+    Card,
+    Incoming,
+    Live,
+    Operation,
+    Part,
+    Place,
+    PollResult,
+    Reply,
+    Sent,
+)
 from tests.support.forwarding import ForwardProxy
 from tests.support.telegram import TelegramBot, file
 from tests.support.waiting import eventually
@@ -279,7 +289,7 @@ async def test_a_received_file_is_fetched_and_one_of_21_mb_is_refused(
 ) -> None:
     bot.say("look", chat=CHAT, files=[file("a.txt", b"content")])
     bot.say("large", chat=CHAT, files=[file("b.bin", size=21 * 2**20)])
-    small, large = (await adapter.poll(None)).incoming
+    small, large = (await adapter.poll({})).incoming
 
     assert await adapter.fetch(small.files[0]) == b"content"
     with pytest.raises(PlatformRefused, match="larger than the 20 MB"):
@@ -390,14 +400,19 @@ async def test_commands_are_shown_in_the_menu(bot: TelegramBot, adapter: Telegra
 # Incoming messages.
 
 
-async def test_a_poll_acknowledges_only_updates_before_its_position(
+def after(found: PollResult) -> dict[str, str]:
+    """Return the cursors with which the next poll begins."""
+    return {source: cursor for source, cursor in found.cursors.items() if cursor is not None}
+
+
+async def test_a_poll_acknowledges_only_updates_before_its_cursor(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     bot.say("one", chat=CHAT)
-    first = await adapter.poll(None)
+    first = await adapter.poll({})
     bot.say("two", chat=CHAT)
-    again = await adapter.poll(None)
-    later = await adapter.poll(first.position)
+    again = await adapter.poll({})
+    later = await adapter.poll(after(first))
 
     assert [one.text for one in first.incoming] == ["one"]
     assert [one.text for one in again.incoming] == ["one", "two"]
@@ -413,7 +428,7 @@ async def test_an_album_that_arrives_in_parts_is_one_message(
 
     part("a.png", "Look at these")
     bot.fault("getUpdates", "mute")
-    polling = asyncio.create_task(adapter.poll(None))
+    polling = asyncio.create_task(adapter.poll({}))
     await eventually(bot.held)  # it has the first part
     part("b.png")
     bot.release()
@@ -423,7 +438,7 @@ async def test_an_album_that_arrives_in_parts_is_one_message(
 
     assert [one.continues for one in found.incoming] == [None, "\n"]
     assert (album.text, len(album.files)) == ("Look at these", 2)
-    (late,) = (await adapter.poll(found.position)).incoming
+    (late,) = (await adapter.poll(after(found))).incoming
     assert len(late.files) == 1
 
 
@@ -434,7 +449,7 @@ async def test_an_album_keeps_its_place_among_the_messages(
     for name in ("a.png", "b.png"):
         bot.say("", chat=CHAT, files=[file(name, b"x", kind="photo")], media_group_id="g")
     bot.say("What is that?", chat=CHAT)
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
 
     assert [(one.text, len(one.files), one.continues) for one in found] == [
         ("Hello", 0, None),
@@ -451,7 +466,7 @@ async def test_a_text_that_the_app_has_split_is_one_message(
     pieces = ["a" * 4096, "b" * 4050, "c"]
     bot.say(pieces[0], chat=CHAT)
     bot.fault("getUpdates", "mute")
-    polling = asyncio.create_task(adapter.poll(None))
+    polling = asyncio.create_task(adapter.poll({}))
     await eventually(bot.held)
     for piece in pieces[1:]:
         bot.say(piece, chat=CHAT)
@@ -469,7 +484,7 @@ async def test_long_texts_of_one_person_delay_the_messages_of_others_for_a_limit
     monkeypatch.setattr("remoteclaw.channels.telegram.adapter.MAX_ACT_S", 0.5)
     bot.say("hello", chat=GROUP)
     bot.say("a" * 4096, chat=CHAT)
-    polling = asyncio.create_task(adapter.poll(None))
+    polling = asyncio.create_task(adapter.poll({}))
     while not polling.done() and len(bot.pending()) < 100:
         bot.say("a" * 4096, chat=CHAT)
         await asyncio.sleep(0.05)
@@ -487,7 +502,7 @@ async def test_forwarded_messages_and_their_comment_are_one_message(
     for text in ("first", "second"):
         bot.say(text, chat=CHAT, forward_origin=origin)
     bot.say("nothing to do with it", chat=CHAT)
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
 
     assert [one.continues for one in found] == [None, "\n\n", "\n\n", None]
     assert Incoming.joined(found[:3]).text == (
@@ -508,7 +523,7 @@ async def test_messages_of_others_and_of_other_times_are_not_joined(
     bot.say("a minute later", chat=CHAT, date=1_000_060)
     bot.say("/status", chat=CHAT, date=1_000_060)
     bot.say("not its argument", chat=CHAT, forward_origin=origin, date=1_000_060)
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
 
     assert len(found) == 7
     assert all(one.continues is None for one in found)
@@ -521,7 +536,7 @@ async def test_a_location_that_moves_is_reported_once(
     said = bot.say("", chat=CHAT, location=where)
     for step in range(3):
         bot.say("", chat=CHAT, edits=said, location=where | {"latitude": 48.2 + step})
-    (place,) = (await adapter.poll(None)).incoming
+    (place,) = (await adapter.poll({})).incoming
 
     assert place.text == "(a place: 48.1, 11.5)"
 
@@ -533,7 +548,7 @@ async def test_an_update_of_an_unknown_shape_blocks_no_other(
     bot.tell({"message": {"message_id": {"new": 1}}})
     bot.tell({"message": 5})
     bot.say("still here", chat=CHAT)
-    batch = await adapter.poll(None)
+    batch = await adapter.poll({})
 
     assert [one.left_out for one in batch.incoming] == [
         "an update of the kind brain_wave",
@@ -544,7 +559,7 @@ async def test_an_update_of_an_unknown_shape_blocks_no_other(
     _, *unreadable, readable = batch.incoming
     assert all("shape" in one.problem and not one.is_for_us for one in unreadable)
     assert (readable.text, readable.problem) == ("still here", "")
-    await adapter.poll(batch.position.replace(batch.position, str(int(batch.position) - 1)))
+    await adapter.poll({UPDATES: str(int(after(batch)[UPDATES]) - 1)})
     assert len(bot.pending()) == 1
 
 
@@ -632,9 +647,9 @@ async def test_a_poll_without_a_response_loses_no_message(
     bot.say("hi", chat=CHAT)
     bot.fault("getUpdates", "lost")
     with pytest.raises(PlatformAway):
-        await adapter.poll(None)
+        await adapter.poll({})
 
-    assert [one.text for one in (await adapter.poll(None)).incoming] == ["hi"]
+    assert [one.text for one in (await adapter.poll({})).incoming] == ["hi"]
 
 
 async def test_replies_to_a_moved_group_go_to_its_supergroup(
@@ -647,14 +662,14 @@ async def test_replies_to_a_moved_group_go_to_its_supergroup(
 
     assert bot.texts(-100_777) == ["one", "two"]
     assert [call["chat_id"] for call in bot.calls("sendMessage")] == ["-7", "-100777", "-100777"]
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
     learned, _, announced = (one for one in found if not one.left_out)
     assert (
         (learned.chat, learned.moved_to)
         == (announced.chat, announced.moved_to)
         == ("-7", "-100777")
     )
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
     assert len([one for one in found if not one.left_out]) == 2
 
 
@@ -674,7 +689,7 @@ async def test_a_configured_webhook_is_reported_when_the_adapter_connects(bot: T
     ):
         await adapter.connect()
     with pytest.raises(AccountRefused, match="A webhook is set"):
-        await adapter.poll(None)
+        await adapter.poll({})
     await adapter.aclose()
 
 
@@ -684,7 +699,7 @@ async def test_another_program_with_the_same_token_is_reported(
     words = "Conflict: terminated by other getUpdates request; make sure that only one bot"
     bot.fault("getUpdates", "refused", code=409, description=words)
     with pytest.raises(AccountRefused, match="Another program reads"):
-        await adapter.poll(None)
+        await adapter.poll({})
 
 
 async def test_no_log_has_the_token_or_a_text(

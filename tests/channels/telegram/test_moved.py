@@ -90,7 +90,7 @@ async def test_killing_the_process_at_the_change_of_id_keeps_the_conversation(
     proxy = await stack.proxied()
     killed = channel.start(url=proxy.url)
     await eventually(bot.is_polled)
-    failpoint = proxy.arm("advance", side)
+    failpoint = proxy.arm("inbox_store", side)
     bot.move(OLD, to=NEW)
     await failpoint.wait()
     killed.kill()

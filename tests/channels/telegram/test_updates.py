@@ -28,7 +28,7 @@ async def received(
 ) -> Incoming:
     """Write a message as a person; return it as the adapter's poll does."""
     bot.say(text, **{"chat": CHAT, **message})
-    return (await adapter.poll(None)).incoming[-1]
+    return (await adapter.poll({})).incoming[-1]
 
 
 async def test_a_message_has_its_sender_text_and_chat(
@@ -55,7 +55,7 @@ async def test_an_edit_is_a_message_that_names_the_one_it_replaces(
 
     assert (edit.replaces, edit.text) == (first.id, "hello")
     assert len({first.id, edit.id, other.id}) == 3
-    again = (await adapter.poll(None)).incoming
+    again = (await adapter.poll({})).incoming
     assert [one.id for one in again] == [first.id, edit.id, other.id]
 
 
@@ -211,7 +211,7 @@ async def test_the_first_message_of_a_topic_is_not_quoted(
     found = await received(bot, adapter, "hi", chat=GROUP, by=8, thread=1, reply_to=1)
 
     assert (found.text, found.reply_to, found.quoted) == ("hi", None, "")
-    creation, _ = (await adapter.poll(None)).incoming
+    creation, _ = (await adapter.poll({})).incoming
     assert creation.left_out == "a service message (forum_topic_created)"
 
 
@@ -298,7 +298,7 @@ async def test_a_reaction_has_its_sender_and_current_emoji(
     bot.tell({"message_reaction": {**about, "chat": group, "user": user}})
     bot.tell({"message_reaction": {**about, "chat": group, "actor_chat": group}})
 
-    found = (await adapter.poll(None)).incoming
+    found = (await adapter.poll({})).incoming
     # The first reaction to a person's message is also reported as an edit of that message.
     _, like, love, none, odd, of_chat = (one for one in found if one.replaces is None)
     assert of_chat.left_out == "a reaction of a chat"
@@ -323,7 +323,7 @@ async def test_a_button_press_has_its_sender_and_chat(
     bot.tell({"callback_query": about | {"inline_message_id": "9"}})  # its message is in no chat
     bot.tell({"callback_query": about | {"message": gone}})  # no longer accessible
 
-    elsewhere, found = (await adapter.poll(None)).incoming
+    elsewhere, found = (await adapter.poll({})).incoming
     assert elsewhere.left_out == "a press of a button whose message is in no chat"
     assert (found.chat, found.is_group, found.sender, found.sender_name) == (
         str(GROUP),
@@ -343,7 +343,7 @@ async def test_service_messages_and_channel_posts_are_left_out(
     bot.say("copied", chat=GROUP, by=8, is_automatic_forward=True)
     bot.say("by a bot", chat=GROUP, by=9, is_bot=True)
 
-    title, post, copy, found = (await adapter.poll(None)).incoming
+    title, post, copy, found = (await adapter.poll({})).incoming
     assert title.left_out == "a service message (new_chat_title)"
     assert {post.left_out, copy.left_out} == {"a post of a channel"}
     assert (found.is_bot, found.left_out) == (True, "")
@@ -367,7 +367,7 @@ async def test_a_message_that_cannot_be_read_has_its_chat_and_the_reason(
         about = {"message_id": 5, "date": 1, "chat": chat, "from": person}
         bot.tell({"message": {**about, **content}})
 
-    direct, in_group = (await adapter.poll(None)).incoming
+    direct, in_group = (await adapter.poll({})).incoming
     assert (direct.chat, direct.sender, direct.is_for_us) == ("8", "8", True)
     assert (in_group.chat, in_group.is_for_us) == (str(GROUP), False)
     for found in (direct, in_group):

@@ -1,0 +1,92 @@
+"""The state of an account's adapter: small values in Redis, of which secrets are encrypted.
+
+Nothing of an account is on a host's disk, because its next process may be on another host. The key
+of the secrets is a file of the state directory, which all hosts of the account need.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remoteclaw.errors import ConfigError, StateTooLarge
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.host.files import format_size
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
+
+#: The maximum size of a value, and of all values of an account, in bytes.
+MAX_VALUE_BYTES, MAX_BYTES = 256 * 1024, 16 * 1024 * 1024
+#: The first byte of a stored value: whether it is encrypted.
+_PLAIN, _SECRET = b"=", b"*"
+
+TOO_LARGE = (
+    "The adapter's state {name!r} has {size}, and {limit} are allowed. This is a fault of the "
+    "adapter: report it to its author."
+)
+
+
+class StoredState:
+    """The `AdapterState` of an account."""
+
+    def __init__(self, scripts: Scripts, reader: ReplyReader, key_file: Path) -> None:
+        """`key_file` has the key of the secrets; it is made at the first use."""
+        self._scripts = scripts
+        self._reader = reader
+        self._key_file = key_file
+        self._key = keys.adapter_state(reader.provider, reader.account)
+
+    async def read(self, name: str) -> bytes | None:
+        """Return a value; None if there is none. Raises `ConfigError` for another host's secret."""
+        client = self._scripts.client
+        stored = await self._scripts.call(client.hget, self._key, name, deadline=math.inf)
+        if stored is None:
+            return None
+        if stored[:1] == _PLAIN:
+            return bytes(stored[1:])
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet().decrypt(stored[1:])
+        except InvalidToken:
+            account = f"{self._reader.provider}/{self._reader.account}"
+            raise ConfigError(
+                f"The secrets of {account} can't be decrypted: copy {self._key_file.name} from the "
+                f"state directory of the host that ran it before to {self._key_file}."
+            ) from None
+
+    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
+        """Store a value, encrypted if it is a secret; None removes it.
+
+        Raises `LeaseLost` and `StateTooLarge`.
+        """
+        stored = None
+        if value is not None:
+            if len(value) > MAX_VALUE_BYTES:
+                raise _too_large(name, len(value), MAX_VALUE_BYTES)
+            stored = _SECRET + self._fernet().encrypt(value) if is_secret else _PLAIN + value
+        result = await self._scripts.run(
+            "write_adapter_state",
+            token=self._reader.token,
+            name=name,
+            value=stored,
+            max_bytes=MAX_BYTES,
+            provider=self._reader.provider,
+            account=self._reader.account,
+            deadline=math.inf,
+        )
+        if result == "large":
+            raise _too_large(name, MAX_BYTES + len(value or b""), MAX_BYTES)
+
+    def _fernet(self) -> "Fernet":
+        from cryptography.fernet import Fernet  # slow, and only adapters with secrets need it
+
+        return Fernet(self._key_file.read_bytes().strip())
+
+
+def _too_large(name: str, size: int, limit: int) -> StateTooLarge:
+    return StateTooLarge(
+        TOO_LARGE.format(name=name, size=format_size(size), limit=format_size(limit))
+    )
