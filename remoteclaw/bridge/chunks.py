@@ -23,6 +23,9 @@ PIECE_CHARS = 16 * 1024
 #: A cut moves to before at most this many headings in a row, so that cutting takes linear time.
 MAX_HEADINGS = 3
 
+#: The encoding whose units count, and the bytes of a unit.
+_ENCODINGS = {"utf16": ("utf-16-le", 2), "bytes": ("utf-8", 1)}
+
 #: A Markdown heading, or a line in bold, as models write headings, too.
 _HEADING = re.compile(r" {0,3}(#{1,6}[ \t].*|\*\*[^*]+\*\*:?)")
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
@@ -141,7 +144,8 @@ def _complete(opened: str, piece: str) -> str:
 def _size(text: str, unit: Unit) -> int:
     if unit == "characters" or text.isascii():
         return len(text)
-    return len(text.encode("utf-16-le", "replace")) // 2
+    encoding, width = _ENCODINGS[unit]
+    return len(text.encode(encoding, "replace")) // width
 
 
 def _fitting(text: str, room: int, unit: Unit) -> int:
@@ -149,8 +153,9 @@ def _fitting(text: str, room: int, unit: Unit) -> int:
     window = text[:room]
     if unit == "characters" or window.isascii():
         return len(window)
-    data = window.encode("utf-16-le", "replace")[: room * 2]
-    return len(data.decode("utf-16-le", "ignore"))
+    encoding, width = _ENCODINGS[unit]
+    data = window.encode(encoding, "replace")[: room * width]
+    return len(data.decode(encoding, "ignore"))
 
 
 def _marker(fence: str) -> str:

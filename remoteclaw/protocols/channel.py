@@ -22,8 +22,9 @@ __all__ = [
     "Unit",
 ]
 
-#: The unit of a text's length on a platform: code points, or UTF-16 code units (Telegram).
-Unit = Literal["characters", "utf16"]
+#: The unit of a text's length on a platform: code points, UTF-16 code units (Telegram), or bytes of
+#: UTF-8 (Matrix).
+Unit = Literal["characters", "utf16", "bytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,12 +39,17 @@ def visible(text: str) -> str:
     return re.sub(r"\s", "", "".join(lines))
 
 
-UNITS = st.sampled_from(["characters", "utf16"])
+UNITS = st.sampled_from(["characters", "utf16", "bytes"])
 WORLD = st.text(st.sampled_from("a é漢\U00020000\u0301\u200d\n"), max_size=400)
 
 
 def size(text: str, unit: Unit) -> int:
-    return len(text) if unit == "characters" else len(text.encode("utf-16-le")) // 2
+    sizes = {
+        "characters": len(text),
+        "utf16": len(text.encode("utf-16-le")) // 2,
+        "bytes": len(text.encode()),
+    }
+    return sizes[unit]
 
 
 @given(WORLD | MARKDOWN, LIMITS, UNITS)

@@ -494,6 +494,20 @@ async def test_an_answer_of_30_000_characters_is_delivered_completely(
     assert not await stack.fleet.dead_letters.count()
 
 
+async def test_an_agent_mentions_nobody(stack: Stack, world: World) -> None:
+    """Except, where the platform's mentions have ids, the person who waits for the answer."""
+    everybody, other, asker = map(world.mention, (None, 8, OWNER))
+    text = f"{everybody} and {other}, ({everybody}) **{other}** [{other}](https://x.example/)"
+    await put_replies(stack, world, [text, f"Hello {asker}."])
+    about: Any = {"chat": world.person(OWNER), "index": 2, "asked_by": world.person(OWNER)}
+    await stack.put_replies(world.provider, "default", [f"Dear {asker}, {other}"], **about)
+    await settled(stack, world)
+
+    assert not {everybody, other} & {*world.mentioned()}
+    assert len(world.mentioned()) <= 1
+    assert [text.replace("\u2060", "") for text in world.texts()][1] == f"Hello {asker}."
+
+
 async def test_no_display_name_can_impersonate_another_person(stack: Stack, world: World) -> None:
     for name in NAMES:
         await world.say("hello", by=8, name=name)

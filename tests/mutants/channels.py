@@ -10,6 +10,12 @@ MUTANTS = (
         test="test_the_person_of_the_token_file_is_admitted_and_nobody_else",
     ),
     Mutant(
+        "an agent's mention that notifies people",
+        before="return unmentioned(before + span.text, self.me)[len(before) :]",
+        after="return span.text",
+        test="test_an_agent_mentions_nobody[telegram]",
+    ),
+    Mutant(
         "a bot's token that a proxy sees",
         before='"trust_env": url.startswith("https:")',
         after='"trust_env": True',

@@ -43,13 +43,17 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reader import CLAIM_MS
-from remoteclaw.messages import Attachment
+from remoteclaw.messages import Attachment, without_mentions
 from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
 #: The first line of a message that an agent sends to another chat than its turn's.
 _ATTRIBUTION = re.compile(r"\A\(From (.+, by \w+):\)\n?")
+
+
+#: A mention of a person by id, or of `all`.
+MENTION = re.compile(r"<@(?P<who>\w+)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,11 @@ class PlatformAdapter(Recipient):
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._journal = _Journal(directory)
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the parts, which mention at most the person who has asked."""
+        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
+        return super().parts(replace(reply, text=text))
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False

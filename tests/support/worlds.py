@@ -34,9 +34,10 @@ from tests.support.channel import TestChannel
 from tests.support.doors import Door, Refused, RpcClient, opened
 from tests.support.failpoints import Side
 from tests.support.pages import Login, login, paged
+from tests.support.platform import MENTION
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
-from tests.support.telegram import TelegramBot, file
+from tests.support.telegram import TelegramBot, file, mentions_in
 from tests.support.waiting import eventually
 
 OWNER = 7
@@ -86,6 +87,12 @@ class World(Protocol):
 
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
         """Return the files that the bot has sent to a chat."""
+
+    def mention(self, number: int | None) -> str:
+        """Return the platform's mention of a person, or of everybody."""
+
+    def mentioned(self, chat: int = OWNER) -> list[str]:
+        """Return the mentions in the texts of the bot that notify somebody."""
 
     async def is_seen(self) -> None:
         """Wait until people see everything that the platform has."""
@@ -148,6 +155,12 @@ class TestWorld(World):
         posts = [post for post in self._platform.chat(str(chat)) if post.by == "agent"]
         return {name: text.encode() for post in posts for name, text in post.files.items()}
 
+    def mention(self, number: int | None) -> str:
+        return "<@all>" if number is None else f"<@{number}>"
+
+    def mentioned(self, chat: int = OWNER) -> list[str]:
+        return [each[0] for text in self.texts(chat) for each in MENTION.finditer(text)]
+
     def is_busy(self, after_s: int) -> None:
         self._platform.tell(busy_s={str(OWNER): after_s})
         self._ending = asyncio.create_task(self._end())
@@ -207,6 +220,13 @@ class TelegramWorld(World):
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
         return self._bot.files(chat)
 
+    def mention(self, number: int | None) -> str:
+        return "@everybody" if number is None else f"@person{number}"  # the bot knows no names
+
+    def mentioned(self, chat: int = OWNER) -> list[str]:
+        ours = (one for one in self._bot.chat(chat) if one["from"]["id"] == self._bot.id)
+        return [name for one in ours for name in mentions_in(one)]
+
     def is_busy(self, after_s: int) -> None:
         self._bot.fault("sendMessage", "busy", chat=OWNER, retry_after=after_s)
 
@@ -226,6 +246,9 @@ class WebhookWorld(World):
     provider = "webhook"
     most = 100_000
     large = 3 * MEGABYTE
+    lacks = MappingProxyType(
+        {"test_an_agent_mentions_nobody": "The program knows its platform's mentions."}
+    )
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         self.door: Door
@@ -302,6 +325,7 @@ class WebWorld(World):
             "test_an_edit_takes_the_place_of_a_message_that_waits": "Nothing is edited there.",
             "test_no_display_name_can_impersonate_another_person": "A login's name is its id.",
             "test_a_rate_limit_is_waited_out": "Redis has no such limit.",
+            "test_an_agent_mentions_nobody": "It has no mentions.",
         }
     )
 

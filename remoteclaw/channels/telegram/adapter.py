@@ -14,7 +14,7 @@ from remoteclaw.channels.telegram.updates import (
     incoming,
     may_continue,
 )
-from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, FormattedText, write
+from remoteclaw.channels.telegram.writer import MAX_UNITS, Entity, FormattedText, unmentioned, write
 from remoteclaw.clock import boottime
 from remoteclaw.errors import (
     AccountRefused,
@@ -109,7 +109,7 @@ class TelegramAdapter:
         Raises `AccountRefused` if one does.
         """
         self._me = await self._api.ask("getMe")
-        name = f"@{self._me['username']}"
+        name = f"@{self._name}"
         hook = await self._api.ask("getWebhookInfo")
         if hook.get("url"):
             raise AccountRefused(
@@ -183,13 +183,18 @@ class TelegramAdapter:
 
     # The outgoing side.
 
+    @property
+    def _name(self) -> str:
+        """The bot's own name, the only one that its messages may mention."""
+        return str(self._me.get("username", ""))
+
     def parts(self, reply: Reply) -> Sequence[Part]:
         """Return the messages of a reply: its text, then its files."""
-        texts = list(write(reply.text))
+        texts = list(write(reply.text, me=self._name))
         if texts and reply.is_error:
             texts = _headed(texts, "⚠️ ", is_line=False)
         if texts and reply.origin and reply.index == 0 and not reply.is_aside:
-            texts = _headed(texts, f"({reply.origin})")
+            texts = _headed(texts, unmentioned(f"({reply.origin})", self._name))
         contents: list[_Params] = [{"content": text} for text in texts]
         contents += [{"attachment": file} for file in reply.attachments]
         return [Part(index, **content) for index, content in enumerate(contents)]
@@ -244,7 +249,7 @@ class TelegramAdapter:
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Send or edit a preview that shows `live`. A preview that is gone is sent again."""
-        text = _preview(live)
+        text = _preview(live, self._name)
         if message_id is not None:
             try:
                 await self._edit(place, text, message_id)
@@ -387,11 +392,12 @@ def _headed(
     return [FormattedText(start + first.text, (*italic, *moved)), *others]
 
 
-def _preview(live: Live) -> FormattedText:
+def _preview(live: Live, me: str) -> FormattedText:
     """Return the text of a preview: the end of the answer, and a status line below it."""
-    texts = write(live.text)
+    texts = write(live.text, me=me)
     body = texts[-1] if texts else FormattedText("")
     status = " · ".join(filter(None, (live.activity, live.plan))) or ("" if texts else "…")
+    status = unmentioned(status, me)
     gap = "\n\n" if texts and status else ""
     if not status or _units(body.text + gap + status) > MAX_UNITS:
         return body

@@ -24,7 +24,7 @@ from remoteclaw.markdown import (
     Table,
     blocks_of,
 )
-from remoteclaw.messages import is_blank, shows_nothing
+from remoteclaw.messages import is_blank, shows_nothing, without_mentions
 
 #: Telegram's limits for a message: its length in units of UTF-16, and the number of its entities.
 #: Further entities are ignored.
@@ -36,6 +36,9 @@ _REMOVED = dict.fromkeys(
     [*(n for n in range(0x20) if chr(n) not in "\n\t"), *range(0x2028, 0x202F), 0x333, 0x33F, 0x30A]
 )
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
+#: A mention outside of code; the `@` of an e-mail address is none. At the end of a span, the name
+#: may follow in the next one.
+_MENTION = re.compile(r"(?<!\w)@(?P<who>\w+|\Z)", re.ASCII)
 
 Kind = Literal["bold", "italic", "strikethrough", "code", "pre", "text_link", "blockquote"]
 
@@ -71,20 +74,30 @@ class FormattedText:
     entities: tuple[Entity, ...] = ()
 
 
-def write(markdown: str) -> tuple[FormattedText, ...]:
-    """Return a Markdown text as messages, in order; none if it has no visible character."""
+def write(markdown: str, *, me: str = "") -> tuple[FormattedText, ...]:
+    """Return a Markdown text as messages, in order; none if it has no visible character.
+
+    It mentions nobody but `me`, the bot's own name.
+    """
     clean = markdown.translate(_REMOVED)
-    page = _Page()
+    page = _Page(me=me)
     page.blocks(blocks_of(clean))
     if is_blank(page.text):  # perhaps an empty picture or a link definition: show the Markdown
-        page = _Page([] if shows_nothing(clean) else [clean])
+        page = _Page(pieces=[] if shows_nothing(clean) else [unmentioned(clean, me)])
     return tuple(_split(page))
+
+
+def unmentioned(text: str, me: str) -> str:
+    """Return a plain text in which Telegram sees no mention, except of `me`."""
+    return without_mentions(text, _MENTION, stays=me)
 
 
 @dataclass(slots=True)
 class _Page:
     """A formatted text under construction. Its offsets count characters."""
 
+    me: str = ""
+    """The bot's own name, which may be mentioned."""
     pieces: list[str] = field(default_factory=list)
     entities: list[Entity] = field(default_factory=list)
     length: int = 0
@@ -183,15 +196,15 @@ class _Page:
 
     def spans(self, spans: Sequence[Span], indent: str) -> None:
         for span in spans:
-            start = self.length
-            self.add(f"\n{indent}" if span.text == "\n" else span.text)
+            start, shown = self.length, self._shown(span)
+            self.add(f"\n{indent}" if span.text == "\n" else shown)
             if not span.text.strip():
                 continue
             if span.link and span.link.lower().startswith("mailto:"):
                 address = span.link[len("mailto:") :]
                 if address not in span.text:  # Telegram links plain addresses by itself
                     self.add(f" ({address})")
-            elif span.link and span.link != span.text:
+            elif span.link and span.link != shown:
                 self._link(start, span.link)
             elif span.is_code:  # Telegram allows no other formatting of code
                 self.format("code", start)
@@ -202,6 +215,13 @@ class _Page:
                 self.format("italic", start)
             if span.is_struck:
                 self.format("strikethrough", start)
+
+    def _shown(self, span: Span) -> str:
+        """Return the text of a span; outside of code, it mentions nobody."""
+        if span.is_code:
+            return span.text
+        before = self.pieces[-1][-1:] if self.pieces else ""  # a mention may begin there
+        return unmentioned(before + span.text, self.me)[len(before) :]
 
     def _link(self, start: int, url: str) -> None:
         """Make the text from `start` a link, merged with a preceding link to the same `url`.
@@ -293,7 +313,8 @@ def _cut(text: str, begin: int, latest: int, breaks: Sequence[int]) -> int:
     for separator in ("\n", " "):
         if (offset := text.rfind(separator, half, latest)) >= 0:
             return offset + 1
-    return latest
+    # The next message must not begin with the `@` of an address: that would be a mention.
+    return max(begin + 1, latest - 1) if text[latest] == "@" else latest
 
 
 def _within(

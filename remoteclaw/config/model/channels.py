@@ -62,7 +62,7 @@ class ChannelConfig(AskingSection):
     several messages."""
     chunk_unit: Annotated[Unit, BY_AGENTS] = "characters"
     """The unit of `chunk_limit`: `characters` are Unicode code points, `utf16` are UTF-16 code
-    units."""
+    units, `bytes` are bytes of UTF-8."""
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
     """What the chat shows of a running tool: its name and main argument (`arguments`), its name
     (`names`), or nothing (`off`). Without it, `arguments` in direct chats and `names` elsewhere."""

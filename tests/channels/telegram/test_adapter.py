@@ -35,7 +35,7 @@ from remoteclaw.protocols import (
     Sent,
 )
 from tests.support.forwarding import ForwardProxy
-from tests.support.telegram import TelegramBot, file
+from tests.support.telegram import TelegramBot, file, mentions_in
 from tests.support.waiting import eventually
 
 CHAT, GROUP = 7, -100_500
@@ -125,6 +125,18 @@ async def test_an_answer_is_shown_with_its_formatting(
         ("code", 8, 4),
         ("italic", 17, 6),
     ]
+
+
+async def test_a_preview_and_the_origin_of_an_answer_mention_nobody(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    live = Live(text="@alice", activity="uses Bash: @alice", plan="1/2 @alice")
+    await adapter.preview(Place(str(CHAT)), live, message_id=None)
+    await send(adapter, reply("@alice", origin="cron job @alice"))
+
+    preview, answer = bot.chat(CHAT)
+    assert (preview["text"].count("alice"), answer["text"].count("alice")) == (3, 2)
+    assert not [*mentions_in(preview), *mentions_in(answer)]
 
 
 async def test_link_previews_are_disabled(bot: TelegramBot, adapter: TelegramAdapter) -> None:

@@ -1,11 +1,14 @@
 """Markdown as texts with entities, within the limits of Telegram's messages."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoteclaw.channels.telegram.writer import MAX_ENTITIES, MAX_UNITS, FormattedText, write
 from remoteclaw.messages import is_blank
+from tests.support.telegram import mentions_in
 
 
 def entities_of(text: FormattedText) -> list[tuple[str, str]]:
@@ -54,6 +57,42 @@ def test_html_is_sent_to_telegram_as_plain_text() -> None:
     assert "<T>" in text.text
     assert "<script>alert(1)</script>" in text.text
     assert not text.entities
+
+
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "@alice",
+        "x @alice, (@alice) *@alice* @alice.",
+        "# @alice\n- @alice\n\n> @alice",
+        "@**alice** and @`alice` and `@`alice",
+        "[@alice](https://x.example/)",
+        "http://@alice and https://x/@alice",
+        "[a]: @alice",
+        "| @alice | " + "x" * 50 + " |\n|-|-|\n| @alice | @alice |",
+        "x" * (MAX_UNITS - 1) + "@alice",
+        "x" * MAX_UNITS + "@alice",
+        "é@alice 😀@alice",
+    ],
+)
+def test_a_text_mentions_nobody(markdown: str) -> None:
+    texts = write(markdown, me="robobot")
+
+    assert not [name for text in texts for name in mentions_in(as_sent(text))]
+    assert "alice" in "".join(text.text for text in texts)
+
+
+def test_code_and_mail_addresses_stay_as_they_are_and_so_does_the_bots_own_name() -> None:
+    markdown = "`@pytest`, ann@x.example, /new@robobot, @robobot @ 5"
+    (text,) = write(f"{markdown}\n\n```\n@wraps\n```", me="robobot")
+    (link,) = write("https://x.example/@alice", me="robobot")
+
+    assert text.text == f"{markdown.replace('`', '')}\n\n@wraps"
+    assert [entity.url for entity in link.entities] == ["https://x.example/@alice"]
+
+
+def as_sent(text: FormattedText) -> dict[str, Any]:
+    return {"text": text.text, "entities": [entity.as_dict() for entity in text.entities]}
 
 
 def test_only_web_links_become_links() -> None:

@@ -15,6 +15,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -26,7 +27,7 @@ import orjson
 
 from tests.support.waiting import eventually_sync
 
-__all__ = ["Telegram", "TelegramBot", "file"]
+__all__ = ["Telegram", "TelegramBot", "file", "mentions_in"]
 
 ROOT = Path(__file__).parents[3]
 
@@ -178,3 +179,17 @@ def _start(pipe: Path, url: Path) -> None:
 def _ask(url: str, asked: dict[str, Any]) -> Any:
     with urllib.request.urlopen(urllib.request.Request(url, orjson.dumps(asked))) as answer:
         return orjson.loads(answer.read())
+
+
+def mentions_in(message: dict[str, Any]) -> list[str]:
+    """Return the names in a message that Telegram takes for mentions, which notify people.
+
+    Code and addresses have none, but what only looks like an address does.
+    """
+    raw = message.get("text", "").encode("utf-16-le")
+    for entity in message.get("entities", ()):
+        if entity["type"] in ("code", "pre"):
+            start, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+            raw = raw[:start] + b".\0" * entity["length"] + raw[end:]
+    text = re.sub(r"https?://\w[\w-]*(\.\w+)+/\S*", "", raw.decode("utf-16-le"))
+    return re.findall(r"(?<!\w)@\w{2,32}(?!\w)", text)
