@@ -349,6 +349,7 @@ class ChannelBridge:
         return DeliveryAdapter(
             chunk_limit=self._setup.channel.chunk_limit,
             chunk_unit=self._setup.channel.chunk_unit,
+            code_file_lines=self._setup.channel.code_file_lines,
             callbacks=callbacks,
             first_index=first_index,
             messages=messages,

@@ -116,6 +116,7 @@ class DeliveryAdapter:
         *,
         chunk_limit: int,
         chunk_unit: Unit = "characters",
+        code_file_lines: int = 0,
         callbacks: BridgeCallbacks,
         first_index: int,
         messages: Mapping[str, ChannelMessage],
@@ -124,14 +125,18 @@ class DeliveryAdapter:
     ) -> None:
         """`messages` are those that the agent may quote, by entry; it answers the last of them.
 
-        A longer answer than `max_messages` is delivered as its beginning, its end and a file.
+        A longer answer than `max_messages` is delivered as its beginning, its end and a file. A
+        code block of more than `code_file_lines` lines stays whole: its channel makes it a file.
         `opening` is a notice that is delivered once the agent begins to answer or to act.
         """
         self._opening = opening
         self._listeners = Listeners()
         self._taken_up = list(messages)
         """The entries that the agent has taken up."""
-        self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
+        self._new_chunker = functools.partial(
+            Chunker, chunk_limit, chunk_unit, code_file_lines=code_file_lines
+        )
+        self._code_file_lines = code_file_lines
         self._chunker = self._new_chunker()
         self._directives = Directives()
         self._text: list[str] = []
@@ -332,7 +337,7 @@ class DeliveryAdapter:
     async def _finish(self, callback: Callable[[ReplyPayload], Awaitable[None]] | None) -> None:
         """Deliver the end of a message, and with it the files that it names."""
         await self._feed(self._directives.finish())
-        rest, self._held = [*self._held, self._chunker.finish()], []
+        rest, self._held = [*self._held, *self._chunker.finish()] or [""], []
         paths, self._directives.attached = self._directives.attached, []
         files: list[Attachment] = []
         problems: list[str] = []
@@ -479,6 +484,7 @@ class DeliveryAdapter:
             index=self._next_index,
             reply_to_id=await self._reply_to_id(),
             attachments=tuple(files),
+            code_file_lines=self._code_file_lines,
         )
         await self._deliver_payload(payload, callback)
 

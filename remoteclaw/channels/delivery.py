@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any, Literal
 
 import orjson
@@ -34,6 +35,8 @@ FILE_GONE = "it is not kept any more"
 STOPPED = "/stop dropped the answer from its message {number} on."
 UNKNOWN = "It was perhaps sent: after {tries} tries it is unknown whether the platform has it."
 
+#: Of a file with code that is refused, the chat gets so many characters as text.
+MAX_CODE_CHARS = 20_000
 #: An answer replaces a preview that is at most this old, in seconds. An edit notifies nobody, and a
 #: person who waits longer no longer watches the chat.
 FRESH_S = 30.0
@@ -136,7 +139,7 @@ class Delivery:
     def _last_text_id(self) -> str:
         """Return the platform's id of the last text part that was sent; empty if it has none."""
         sent = zip(self._parts(self._reply), self._mark.ids, strict=False)
-        return next((id_ for part, id_ in reversed([*sent]) if id_ and not part.attachment), "")
+        return next((id_ for part, id_ in reversed([*sent]) if id_ and not part.file_name), "")
 
     def _give_up(self, category: str, why: str) -> DeliveryResult:
         reply = self._reply
@@ -154,13 +157,20 @@ class Delivery:
             if is_sent and part is not parts[-1] and not self._adapter.has_keys:
                 # The next part may have to wait, and the process may be ended during the wait.
                 await shielded(self._store(self._mark))
-        if self._mark.kept and not self._reply.call:
-            names = {str(part.index): part.attachment.name for part in parts if part.attachment}
+        kept = [
+            part
+            for part in parts
+            if str(part.index) in self._mark.kept and (part.name or not self._reply.call)
+        ]
+        if kept:
             lines = [
-                f"(The file {names[index]} could not be sent: {why})"
-                for index, why in self._mark.kept.items()
+                f"(The file {part.file_name} could not be sent: {self._mark.kept[str(part.index)]})"
+                for part in kept
             ]
-            notice = replace(self._reply, text="\n".join(lines), attachments=(), effect=None)
+            # Indented code is no code block that becomes a file.
+            code = [part.content.decode()[:MAX_CODE_CHARS] for part in kept if part.name]
+            text = "\n\n".join(("\n".join(lines), *(indent(each, "    ") for each in code)))
+            notice = replace(self._reply, text=text, attachments=(), effect=None)
             for part in self._parts(notice):
                 await self._send(notice, replace(part, index=len(parts) + part.index))
 
@@ -177,7 +187,7 @@ class Delivery:
 
         Return False if an earlier delivery had sent the part.
         """
-        file, content = part.attachment, None
+        file, content = part.attachment, part.content if part.name else None
         try:
             if file and part.index >= len(self._mark.ids):
                 content = await self._reader.content(reply, file)
@@ -185,7 +195,7 @@ class Delivery:
                     raise PlatformRefused(FILE_GONE)
             sent = await self._replace(reply, part) or await self._attempts(reply, part, content)
         except PlatformRefused as refusal:
-            if file is None:
+            if not part.file_name:
                 raise
             log.warning("a file of reply %s is kept: %s", reply.id, refusal)
             sent, why = Sent(), _without_surrogates(str(refusal))
@@ -207,7 +217,7 @@ class Delivery:
         twice has the same result as editing once.
         """
         adapter, preview = self._adapter, self._preview
-        is_plain = part.index == 0 and not (part.attachment or reply.reply_to_id or reply.effect)
+        is_plain = part.index == 0 and not (part.file_name or reply.reply_to_id or reply.effect)
         is_quiet = not (reply.is_final or reply.is_error)
         if not preview or not isinstance(adapter, LiveAdapter) or not is_plain:
             return None

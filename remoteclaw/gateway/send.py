@@ -170,6 +170,7 @@ def _stream_messages(
                 attachments=files if is_last else (),
                 call=name,
                 effect=message.effect if number == 0 else None,
+                code_file_lines=call.config.channel(place.provider).code_file_lines,
             )
             messages.append((place.provider, place.account, payload))
     return messages
@@ -207,8 +208,9 @@ def _result_of(
 
 def _chunks(channel: ChannelConfig, text: str) -> list[str]:
     """Return a text in chunks of the channel's maximum size, as answers are split."""
-    chunker = Chunker(channel.chunk_limit, channel.chunk_unit)
-    return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
+    lines = channel.code_file_lines
+    chunker = Chunker(channel.chunk_limit, channel.chunk_unit, code_file_lines=lines)
+    return [*chunker.feed(text), *chunker.finish()]
 
 
 async def _other_sessions_at(call: Call, places: Sequence[ChatPlace]) -> list[SessionKey]:

@@ -23,6 +23,8 @@ class ReplyPayload:
     """Whether RemoteClaw wrote the text, and not the agent."""
     attachments: tuple[Attachment, ...] = ()
     """The files of the message. A message with files may have no text."""
+    code_file_lines: int = 0
+    """A longer code block of the text is shown as its beginning and a file; 0 for none."""
     delivered: bool = False
     """True once a callback took the message: it must not be sent again."""
 

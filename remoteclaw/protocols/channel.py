@@ -37,6 +37,9 @@ class ChannelProfile:
     chunk_limit: int = 4000
     """The maximum length of a message, in `chunk_unit`."""
     chunk_unit: Unit = "characters"
+    code_file_lines: int = 0
+    """A code block with more lines is sent as its beginning and a file, if the adapter makes such
+    files (`code_files`); 0 if it doesn't."""
     max_messages: int | None = None
     """A longer answer is sent as its beginning, its end and a file; None for no limit."""
     formatting: tuple[str, ...] = ()
@@ -184,6 +187,9 @@ class Reply:
     """Whether the reply is an aside: it is sent during a turn and is no part of its answer."""
     is_notice: bool = False
     """Whether RemoteClaw wrote the text, and not the agent."""
+    code_file_lines: int = 0
+    """A code block of the text with more lines is shown as its beginning and a file (`code_files`);
+    0 for none."""
 
     @property
     def at_ms(self) -> int:
@@ -215,9 +221,17 @@ class Part:
     index: int
     """The part's position in the reply, from 0."""
     content: Any = None
-    """The adapter's own form of the text; the relay only passes it on."""
+    """The adapter's own form of the text; the relay only passes it on. With a `name`, the bytes of
+    a file."""
     attachment: Attachment | None = None
     """The file that the part sends; the relay fetches its content."""
+    name: str = ""
+    """The name of a file that the adapter has made of the reply's text, such as long code."""
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file that the part sends; empty for a text."""
+        return self.attachment.name if self.attachment else self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,6 +355,7 @@ class TurnAsides:
                 origin=ORIGIN,
                 is_aside=True,
                 asked_by=message.from_,
+                code_file_lines=payload.code_file_lines,
             )
             for number, payload in enumerate(aside.payloads)
         ]

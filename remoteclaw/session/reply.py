@@ -305,6 +305,7 @@ class TurnReply:
             is_notice=payload.is_ours,
             reply_to_id=None if quoted in unknown else quoted,
             attachments=payload.attachments,
+            code_file_lines=payload.code_file_lines,
             entries=entries,
             origin=self._origin,
             asked_by=message.from_ if self._turn.entries[-1].origin == "chat" else None,

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoteclaw.bridge.chunks import MIN_LIMIT, Chunker
+from remoteclaw.markdown import CodeBlock, blocks_of
+from remoteclaw.messages import code_files
 from remoteclaw.protocols import Unit
 from tests.support.growth import is_linear
 
@@ -22,15 +24,19 @@ LIMITS = st.integers(MIN_LIMIT, 300)
 
 
 def chunks_of(
-    text: str, limit: int, sizes: list[int] | None = None, unit: Unit = "characters"
+    text: str,
+    limit: int,
+    sizes: list[int] | None = None,
+    unit: Unit = "characters",
+    code_file_lines: int = 0,
 ) -> list[str]:
-    chunker = Chunker(limit, unit)
+    chunker = Chunker(limit, unit, code_file_lines=code_file_lines)
     chunks, position = [], 0
     for size in sizes or []:
         chunks += chunker.feed(text[position : position + size])
         position += size
     chunks += chunker.feed(text[position:])
-    return [*chunks, *([last] if (last := chunker.finish()) else [])]
+    return [*chunks, *chunker.finish()]
 
 
 def visible(text: str) -> str:
@@ -84,11 +90,64 @@ def test_every_fence_that_is_opened_is_closed(text: str, limit: int) -> None:
         assert opened is None
 
 
-@given(WORLD | MARKDOWN, LIMITS, UNITS, st.lists(st.integers(1, 40), max_size=60))
+@given(
+    WORLD | MARKDOWN,
+    LIMITS,
+    UNITS,
+    st.lists(st.integers(1, 40), max_size=60),
+    st.sampled_from([0, 3, 12]),
+)
 def test_chunks_do_not_depend_on_how_the_stream_is_split(
-    text: str, limit: int, unit: Unit, sizes: list[int]
+    text: str, limit: int, unit: Unit, sizes: list[int], lines: int
 ) -> None:
-    assert chunks_of(text, limit, sizes, unit) == chunks_of(text, limit, unit=unit)
+    whole = chunks_of(text, limit, unit=unit, code_file_lines=lines)
+    assert chunks_of(text, limit, sizes, unit, lines) == whole
+
+
+@given(MARKDOWN, LIMITS, st.sampled_from([3, 12]))
+def test_code_for_a_file_is_whole_and_ends_its_chunk(text: str, limit: int, lines: int) -> None:
+    text = text.rstrip()  # blank lines of an open block are dropped
+    chunks = chunks_of(text, limit, code_file_lines=lines)
+    files = [file.content.decode() for chunk in chunks for file in code_files(chunk, lines)[1]]
+
+    assert [file.strip() for file in files] == [code.strip() for code in long_code(text, lines)]
+    assert "".join(visible(chunk) for chunk in chunks) == visible(text)
+    for chunk in chunks:
+        shown, made = code_files(chunk, lines)
+        assert not made or shown.endswith(f" lines: {made[-1].name})")
+        assert made or len(chunk) <= limit
+
+
+def long_code(text: str, lines: int) -> list[str]:
+    """Return the long code blocks of a text, by another reader of Markdown."""
+    blocks = [block for block in blocks_of(text) if isinstance(block, CodeBlock)]
+    return [block.text for block in blocks if block.text.count("\n") >= lines]
+
+
+def test_a_chat_shows_the_beginning_of_long_code_and_has_the_whole_as_a_file() -> None:
+    code = "".join(f"line {number}\n" for number in range(200))
+    blocks = (f"```python\n{code}```", f"~~~js title=app.js\n{code}~~~", f"```py\n{code}```")
+    shown, files = code_files("Two:\n" + "\n".join(blocks) + "\nEnd", 60)
+
+    beginning = "".join(f"line {number}\n" for number in range(10))
+    assert shown.startswith(f"Two:\n```python\n{beginning}```\n(… 200 lines: code.py)\n~~~js")
+    assert shown.endswith("(… 200 lines: code-2.py)\nEnd")
+    assert [file.name for file in files] == ["code.py", "app.js", "code-2.py"]
+    assert {file.content for file in files} == {code.encode()}
+    assert code_files(shown, 60) == (shown, ())
+    assert code_files(blocks[0], 200) == (blocks[0], ())
+
+
+def test_code_for_a_file_is_shown_shortened_while_it_is_written() -> None:
+    chunker = Chunker(2000, code_file_lines=60)
+    code = "".join(f"{number} {'x' * 50}\n" for number in range(100))
+
+    assert chunker.feed(f"Here:\n\n```sh\n{code}") == []
+    assert len(chunker.pending) < 1200
+    assert chunker.pending.startswith("Here:\n\n```sh\n0 xxx")
+    assert chunker.pending.endswith("\n```\n(… 100 lines: code.sh)")
+    assert chunker.feed("```\nDone.") == [f"Here:\n\n```sh\n{code}```"]
+    assert chunker.finish() == ["Done."]
 
 
 PROSE = st.lists(
@@ -166,15 +225,16 @@ def test_the_live_text_is_the_unfinished_chunk() -> None:
 
 @pytest.mark.parametrize("messages", [1, 100])
 @pytest.mark.parametrize("step", [24, 1_000_000])
-def test_long_code_is_split_in_linear_time(messages: int, step: int) -> None:
+@pytest.mark.parametrize("lines_of_file", [0, 60])
+def test_long_code_is_split_in_linear_time(messages: int, step: int, lines_of_file: int) -> None:
     """A megabyte in large messages once took 77 s: each blank line rescanned all text before it."""
 
     def cut(size: int) -> None:
         lines = size // 7
         text = "```python\n" + "x = 1\n\n" * lines + "```\n"
-        chunker = Chunker(2 * size // messages)
+        chunker = Chunker(2 * size // messages, code_file_lines=lines_of_file)
         chunks = [c for at in range(0, len(text), step) for c in chunker.feed(text[at : at + step])]
-        assert sum(chunk.count("x = 1") for chunk in [*chunks, chunker.finish()]) == lines
+        assert sum(chunk.count("x = 1") for chunk in [*chunks, *chunker.finish()]) == lines
 
     assert is_linear(cut)
 

@@ -339,6 +339,23 @@ def test_settings_in_the_file_override_the_channel_profile(home: Home) -> None:
     assert (channel.chunk_limit, channel.formatting) == (200, ())
 
 
+def test_long_code_is_a_file_only_where_the_channel_can_send_it(home: Home) -> None:
+    for settings, lines in (
+        ("", 60),
+        ("code_file_lines = 100", 100),
+        ("attachment_mb = 0", 0),
+        ('attachment_types = ["image/*"]', 0),
+        ("chunk_limit = 400", 0),
+    ):
+        home.config_file.write_text(
+            f"[channels.telegram]\n{settings}\n[channels.web]\ncode_file_lines = 60"
+        )
+        config = load_config(home.config_file)
+
+        assert config.channel("telegram").code_file_lines == lines
+        assert config.channel("web").code_file_lines == 0, "the page shows code of any length"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "named"),
     [

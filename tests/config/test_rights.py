@@ -12,6 +12,7 @@ from tests.support.rows import for_each
 FOR_AGENTS = {
     *("agents.*.model", "agents.*.task_model", "agents.*.timezone", "agents.*.warm_s"),
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
+    "channels.*.code_file_lines",
     *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
     *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),
     *("queue.asides", "queue.aside_s"),

@@ -483,13 +483,17 @@ async def test_an_answer_of_30_000_characters_is_delivered_completely(
 ) -> None:
     text, code = long_answer()
     profile = profile_of(world.provider)
-    chunker = Chunker(profile.chunk_limit, profile.chunk_unit)
-    await put_replies(stack, world, [*chunker.feed(text), chunker.finish()])
+    lines = profile.code_file_lines
+    chunker = Chunker(profile.chunk_limit, profile.chunk_unit, code_file_lines=lines)
+    chunks = [*chunker.feed(text), *chunker.finish()]
+    about: Any = {"chat": world.person(OWNER), "code_file_lines": lines}
+    await stack.put_replies(world.provider, "default", chunks, **about)
     await settled(stack, world)
-    shown = world.texts()
+    shown, files = world.texts(), [content.decode() for content in world.files().values()]
 
-    assert re.findall(r"w\d+", "\n".join(shown)) == re.findall(r"w\d+", text)
-    assert all(any(line in each for each in shown) for line in code)
+    assert {*re.findall(r"w\d+", "\n".join((*shown, *files)))} == {*re.findall(r"w\d+", text)}
+    assert all(any(line in each for each in (*shown, *files)) for line in code)
+    assert ["\n".join((*code, ""))] * bool(lines) == files
     assert max(len(each.encode("utf-16-le")) // 2 for each in shown) <= world.most
     assert not await stack.fleet.dead_letters.count()
 

@@ -101,8 +101,8 @@ MUTANTS = (
     ),
     Mutant(
         "a refused file that is not reported",
-        before="if self._mark.kept and not self._reply.call:",
-        after="if False:",
+        before="if str(part.index) in self._mark.kept and (part.name or not self._reply.call)",
+        after="if False",
         test="test_a_refused_file_is_reported_and_kept_and_the_text_is_delivered",
     ),
     Mutant(

@@ -24,7 +24,7 @@ from remoteclaw.errors import (
     Unsupported,
 )
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import Attachment
+from remoteclaw.messages import code_files
 from remoteclaw.protocols import (
     Card,
     Identity,
@@ -189,13 +189,15 @@ class TelegramAdapter:
         return str(self._me.get("username", ""))
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the messages of a reply: its text, then its files."""
-        texts = list(write(reply.text, me=self._name))
+        """Return the messages of a reply: its text, then long code as files, then its files."""
+        shown, made = code_files(reply.text, reply.code_file_lines)
+        texts = list(write(shown, me=self._name))
         if texts and reply.is_error:
             texts = _headed(texts, "⚠️ ", is_line=False)
         if texts and reply.origin and reply.index == 0 and not reply.is_aside:
             texts = _headed(texts, unmentioned(f"({reply.origin})", self._name))
         contents: list[_Params] = [{"content": text} for text in texts]
+        contents += [{"content": file.content, "name": file.name} for file in made]
         contents += [{"attachment": file} for file in reply.attachments]
         return [Part(index, **content) for index, content in enumerate(contents)]
 
@@ -219,9 +221,9 @@ class TelegramAdapter:
                 "allow_sending_without_reply": True,
             }
         params["message_effect_id"] = _effect(reply) if is_first else None
-        if part.attachment is not None:
+        if part.file_name:
             params["caption"] = AGAIN if is_again else None
-            message = await self._send_file(part.attachment, content or b"", params)
+            message = await self._send_file(part, content or b"", params)
         else:
             buttons = self._buttons_of(reply, part)
             for text in _headed([part.content], AGAIN) if is_again else [part.content]:
@@ -231,15 +233,18 @@ class TelegramAdapter:
     def _buttons_of(self, reply: Reply, part: Part) -> _Params:
         """Return the buttons of the reply's card, which are below its last text part."""
         card = reply.card
-        last_text = len(self.parts(reply)) - len(reply.attachments) - 1
-        if card is None or not card.choices or part.index < last_text:
+        if card is None or not card.choices:
+            return {}
+        last_text = max(each.index for each in self.parts(reply) if not each.file_name)
+        if part.index < last_text:
             return {}
         return {"reply_markup": {"inline_keyboard": _buttons(card)}}
 
-    async def _send_file(self, attachment: Attachment, content: bytes, params: _Params) -> _Params:
+    async def _send_file(self, part: Part, content: bytes, params: _Params) -> _Params:
         """Send an image as a photo if Telegram accepts it as one, and else as a file."""
-        file = upload(content, attachment.name)
-        if attachment.mime_type in PHOTO_TYPES and len(content) <= MAX_PHOTO_BYTES:
+        file = upload(content, part.file_name)
+        kind = part.attachment.mime_type if part.attachment else ""
+        if kind in PHOTO_TYPES and len(content) <= MAX_PHOTO_BYTES:
             try:
                 return await self._show("sendPhoto", photo=file, **params)
             except TelegramRefused as refusal:

@@ -5,6 +5,7 @@ from remoteclaw.protocols import ChannelProfile
 PROFILE = ChannelProfile(
     chunk_limit=4000,  # Telegram allows 4096; the rest leaves room for a line before the text
     chunk_unit="utf16",
+    code_file_lines=60,  # two or three screens of a telephone
     max_messages=8,  # half a minute of deliveries, and more than people read on a telephone
     formatting=(
         "The user reads in Telegram, mostly on a telephone: short paragraphs, narrow code.",

@@ -63,6 +63,9 @@ class ChannelConfig(AskingSection):
     chunk_unit: Annotated[Unit, BY_AGENTS] = "characters"
     """The unit of `chunk_limit`: `characters` are Unicode code points, `utf16` are UTF-16 code
     units, `bytes` are bytes of UTF-8."""
+    code_file_lines: Annotated[int, BY_AGENTS] = Field(default=60, ge=0, le=MAX_NUMBER)
+    """A code block with more lines is shown as its first 10 lines and sent as a file; 0 for none.
+    On channels whose adapter makes such files, if all types of files are allowed."""
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
     """What the chat shows of a running tool: its name and main argument (`arguments`), its name
     (`names`), or nothing (`off`). Without it, `arguments` in direct chats and `names` elsewhere."""

@@ -21,11 +21,14 @@ from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChatKind, SessionKey, channel_name, person
+from remoteclaw.messages import SHOWN_CHARS, ChatKind, SessionKey, channel_name, person
 from remoteclaw.profiles import id_problem, profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
-_PROFILE_SETTINGS = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
+_PROFILE_SETTINGS = (
+    *("chunk_limit", "chunk_unit", "code_file_lines", "formatting"),
+    *("attachment_mb", "attachment_types"),
+)
 
 
 class Config(AskingSection):
@@ -124,7 +127,12 @@ class Config(AskingSection):
         """Return the settings of a channel, with its profile's defaults for keys that are unset."""
         settings, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
         unset = {key for key in _PROFILE_SETTINGS if key not in settings.model_fields_set}
-        return settings.model_copy(update={key: getattr(profile, key) for key in unset})
+        settings = settings.model_copy(update={key: getattr(profile, key) for key in unset})
+        takes_files = settings.attachment_mb > 0 and "*" in settings.attachment_types
+        has_room = settings.chunk_limit >= 2 * SHOWN_CHARS
+        if not (profile.code_file_lines and takes_files and has_room):
+            settings = settings.model_copy(update={"code_file_lines": 0})
+        return settings
 
     def timezone_of(self, agent: str) -> str | None:
         """Return the time zone of an agent's clock and schedules; None for the host's."""

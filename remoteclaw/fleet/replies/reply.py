@@ -40,6 +40,7 @@ def reply_payload(
     is_notice: bool = False,
     asked_by: str | None = None,
     refusal: Refusal | None = None,
+    code_file_lines: int = 0,
 ) -> dict[str, Any]:
     """Return a reply in its JSON form.
 
@@ -71,6 +72,7 @@ def reply_payload(
         **({"is_notice": True} if is_notice else {}),
         **({"asked_by": asked_by} if asked_by else {}),
         **({"refusal": asdict(refusal)} if refusal else {}),
+        **({"code_file_lines": code_file_lines} if code_file_lines else {}),
     }
 
 

@@ -116,6 +116,41 @@ async def test_a_very_long_answer_is_few_messages_and_a_file(
     assert bot.texts(ANN)[-2].split()[-200] == "149"
 
 
+async def test_long_code_is_shown_by_its_beginning_and_sent_as_a_file(
+    stack: Stack, bot: TelegramBot, directory: Path
+) -> None:
+    """Also where the group allows no files: then as text."""
+    body = (
+        "code = ''.join(f'step({number})\\n' for number in range(400))\n"
+        "while turn():\n"
+        "    for piece in ('Here it is:\\n\\n', '```python run.py\\n', code, '```\\n', 'Good?'):\n"
+        "        say(type='text', text=piece)\n"
+        "    say(type='done')\n"
+    )
+    channel = Channel(stack, bot)
+    channel.configure(agent={"runtime": "demo", "command": list(script(directory, body))})
+    await stack.start_worker()
+    channel.start()
+    try:
+        bot.say("go", chat=ANN)
+        await eventually(lambda: bot.texts(ANN)[-1:] == ["Good?"])
+        shown = bot.texts(ANN)
+        bot.fault("sendDocument", "refused", code=400, description="Bad Request: no files here")
+        bot.say("go", chat=ANN)
+        await eventually(lambda: bot.texts(ANN).count("Good?") == 2)
+        await settled(stack)
+    finally:
+        channel.end()
+
+    code = "".join(f"step({number})\n" for number in range(400))
+    assert shown[0].startswith("Here it is:\n\nstep(0)\nstep(1)\n")
+    assert shown[0].endswith("step(9)\n\n(… 400 lines: run.py)")
+    assert bot.files(ANN) == {"run.py": code.encode()}
+    again = "\n".join(bot.texts(ANN))
+    assert "The file run.py could not be sent: " in again
+    assert "step(399)" in again
+
+
 async def test_a_burst_in_a_group_is_one_turn_and_delays_no_direct_chat(
     stack: Stack, bot: TelegramBot, directory: Path
 ) -> None:
