@@ -24,15 +24,17 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.task_progress import ToolDetailOf
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -82,6 +84,12 @@ class Behaviour:
     """The message effects that the platform has."""
     keeps_files: bool = True
     """Whether files can be sent."""
+    drops: bool = False
+    """Drops what people do instead of pushing it; the history has it."""
+    ends_sessions: bool = False
+    """Resumes no session."""
+    forgets_keys: bool = False
+    """Forgets the keys of messages, as if the time were over for which it knows them."""
 
 
 @dataclass(slots=True)
@@ -98,6 +106,7 @@ class Post:
     effect: str | None = None
     reaction: str = ""
     is_pinned: bool = False
+    at_ms: int = 0
     key: str = ""
     """The key that the adapter gave; empty if another person wrote the message."""
     came_from: str = ""
@@ -209,7 +218,7 @@ class Platform:
 
     def chat(self, chat: str) -> list[Post]:
         """Return the messages that people see in a chat now."""
-        return _posts(self.events, chat)
+        return posts(self.events, chat)
 
 
 class Recipient:
@@ -235,106 +244,117 @@ class Recipient:
         """Handle one part; a subclass overrides this."""
 
 
-class PlatformAdapter(Recipient):
-    """The adapter of one account on the platform."""
+class PlatformCalls:
+    """The calls of the platform, each of which behaves as the test has told it to."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._journal = _Journal(directory)
 
-    def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the parts, which mention at most the person who has asked."""
-        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
-        return super().parts(replace(reply, text=text))
-
-    async def send(
-        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    async def post(
+        self,
+        place: Place,
+        text: str,
+        *,
+        key: str,
+        quotes: str | None = None,
+        files: Mapping[str, bytes] = MappingProxyType({}),
+        effect: str | None = None,
+        on_done: Callable[[Sent], object] = lambda _sent: None,
+        **more: Any,
     ) -> Sent:
-        """Send one part; files become part of the message with the text."""
-        reply = replace(reply, channel_id=self._now(reply.channel_id))
-        if reply.channel_id == "nowhere":
+        """Post a message, or add a file to the message with the same key if there is no text.
+
+        `on_done` is called once it is posted, even if the answer is lost.
+        """
+        chat = self._now(place.chat)
+        if chat == "nowhere":
             raise PlatformRefused("There is no such chat.")
-        file = part.attachment
-        what, about = ("file", file.name) if file else ("send", part.content)
-        behaviour = await self._behaviour(what, about, reply.channel_id)
-        if file and not behaviour.keeps_files:
+        what, about = ("file", next(iter(files))) if files else ("send", text)
+        behaviour = await self._behaviour(what, about, chat)
+        if files and not behaviour.keeps_files:
             raise PlatformRefused("Files can't be sent here.")
-        files = {file.name: (content or b"").decode("latin-1")} if file else {}
-        if part.attachment and part.index:
-            more: dict[str, Any] = {"files": files, "key": reply.key, "is_again": is_again}
-            name = self._journal.add("file", chat=reply.channel_id, **more)
-            return await self._answer(what, Sent(name))
-        has_effect = reply.effect in behaviour.effects
-        again = "(perhaps a second time)\n" if is_again else ""
+        contents = {name: content.decode("latin-1") for name, content in files.items()}
+        if files and not text and any(post.key == key for post in self._posts(chat)):
+            sent = Sent(self._journal.add("file", chat=chat, files=contents, key=key, **more))
+            on_done(sent)
+            return await self._answer(what, sent)
+        has_effect = effect in behaviour.effects
         message_id = self._journal.add(
             "delivered",
-            chat=reply.channel_id,
-            thread=reply.thread_id,
+            chat=chat,
+            thread=place.thread,
             by="agent",
-            text=again + part.content,
-            quotes=reply.reply_to_id,
-            files=files,
-            effect=reply.effect if has_effect else None,
-            key=reply.key,
-            is_called=reply.call is not None,
+            text=text,
+            quotes=quotes,
+            files=contents,
+            effect=effect if has_effect else None,
+            key=key,
+            **more,
         )
-        return await self._answer(what, Sent(message_id, has_effect))
+        sent = Sent(message_id, has_effect)
+        on_done(sent)
+        return await self._answer(what, sent)
 
-    # Previews, which exist while a turn runs.
-
-    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
-        """Show a turn's live text."""
-        place = Place(self._now(place.chat), place.thread)
-        doing = " · ".join(filter(None, (live.activity, live.plan)))
-        text = "\n".join(filter(None, (live.text, doing)))
+    async def show(self, place: Place, text: str, message_id: str | None) -> str:
+        """Post a preview, or edit it; return its id."""
+        chat = self._now(place.chat)
         what = "edit" if message_id else "preview"
-        await self._behaviour(what, text, place.chat)
-        where: dict[str, Any] = {
-            "chat": place.chat,
-            "thread": place.thread,
-            "by": "agent",
-            "text": text,
-        }
+        await self._behaviour(what, text, chat)
+        where: dict[str, Any] = {"chat": chat, "thread": place.thread, "by": "agent", "text": text}
         if message_id is None:
             message_id = self._journal.add("preview", **where)
         else:
-            self._there(place.chat, message_id)
+            self._there(chat, message_id)
             self._journal.add("edited", messageId=message_id, **where)
         await self._stop(f"{what} after", message_id)
         return message_id
 
-    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Replace a preview by the answer."""
-        reply = replace(reply, channel_id=self._now(reply.channel_id))
-        await self._behaviour("replace", part.content, reply.channel_id)
-        self._there(reply.channel_id, message_id)
-        self._journal.add(
-            "delivered",
-            id=message_id,
-            chat=reply.channel_id,
-            thread=reply.thread_id,
-            by="agent",
-            text=part.content,
-            key=reply.key,
-            is_replaced=True,
-        )
+    async def put(self, place: Place, text: str, *, key: str, message_id: str) -> Sent:
+        """Put a message in the place of a preview."""
+        chat = self._now(place.chat)
+        await self._behaviour("replace", text, chat)
+        self._there(chat, message_id)
+        where: dict[str, Any] = {"chat": chat, "thread": place.thread, "by": "agent", "text": text}
+        self._journal.add("delivered", id=message_id, key=key, is_replaced=True, **where)
         return await self._answer("replace", Sent(message_id))
 
-    async def remove(self, place: Place, message_id: str) -> None:
-        """Remove a preview."""
-        place = Place(self._now(place.chat), place.thread)
-        await self._behaviour("remove", message_id, place.chat)
+    async def take_back(self, chat: str, message_id: str) -> None:
+        """Delete a preview, unless it is gone."""
+        chat = self._now(chat)
+        await self._behaviour("remove", message_id, chat)
         with contextlib.suppress(PlatformRefused):
-            self._there(place.chat, message_id)
-            self._journal.add("delete", chat=place.chat, messageId=message_id)
+            self._there(chat, message_id)
+            self._journal.add("delete", chat=chat, messageId=message_id)
         await self._stop("remove after", message_id)
 
-    async def typing(self, place: Place) -> None:
+    async def type(self, place: Place) -> None:
         """Show that the agent types."""
-        place = Place(self._now(place.chat), place.thread)
-        await self._behaviour("typing", "", place.chat)
-        self._journal.add("typing", chat=place.chat, thread=place.thread)
+        chat = self._now(place.chat)
+        await self._behaviour("typing", "", chat)
+        self._journal.add("typing", chat=chat, thread=place.thread)
         await self._stop("typing after")
+
+    async def do(self, name: str, chat: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """React, delete, pin or read."""
+        chat = self._now(chat)
+        behaviour = await self._behaviour(name, chat)
+        if name in behaviour.lacks:
+            raise Unsupported(f"This platform has no such thing as {name}.")
+        shown = self._posts(chat)
+        if name == "read":
+            self._journal.add("read", chat=chat)
+            return {
+                "messages": [
+                    {"id": post.id, "from": post.by, "text": post.text, "at": int(post.id[1:])}
+                    for post in shown[-args["limit"] :]
+                ]
+            }
+        if args["messageId"] not in {post.id for post in shown}:
+            raise PlatformRefused("There is no such message.")
+        self._journal.add(name, chat=chat, **args)
+        await self._stop(f"{name} after")
+        return {}
 
     def _now(self, chat: str) -> str:
         """Return the current id of a chat, which may have changed."""
@@ -343,8 +363,11 @@ class PlatformAdapter(Recipient):
                 chat = str(event["moved_to"])
         return chat
 
+    def _posts(self, chat: str) -> list[Post]:
+        return posts(self._journal.read(), chat)
+
     def _there(self, chat: str, message_id: str) -> None:
-        if message_id not in {post.id for post in _posts(self._journal.read(), chat)}:
+        if message_id not in {post.id for post in self._posts(chat)}:
             raise PlatformRefused("There is no such message.")
 
     async def _stop(self, where: str, about: str | None = "") -> None:
@@ -386,27 +409,54 @@ class PlatformAdapter(Recipient):
         told = orjson.loads((self._directory / "told.json").read_bytes())
         return Behaviour(**told)
 
+
+class PlatformAdapter(PlatformCalls, Recipient):
+    """The adapter of one account on the platform."""
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the parts, which mention at most the person who has asked."""
+        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
+        return super().parts(replace(reply, text=text))
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Send one part; files become part of the message with the text."""
+        again = "(perhaps a second time)\n" if is_again and not part.attachment else ""
+        return await self.post(
+            Place(reply.channel_id, reply.thread_id),
+            again + part.content,
+            key=reply.key,
+            quotes=reply.reply_to_id,
+            files={part.attachment.name: content or b""} if part.attachment else {},
+            effect=reply.effect,
+            is_called=reply.call is not None,
+            is_again=is_again,
+        )
+
+    # Previews, which exist while a turn runs.
+
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
+        """Show a turn's live text."""
+        doing = " · ".join(filter(None, (live.activity, live.plan)))
+        return await self.show(place, "\n".join(filter(None, (live.text, doing))), message_id)
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Replace a preview by the answer."""
+        place = Place(reply.channel_id, reply.thread_id)
+        return await self.put(place, part.content, key=reply.key, message_id=message_id)
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Remove a preview."""
+        await self.take_back(place.chat, message_id)
+
+    async def typing(self, place: Place) -> None:
+        """Show that the agent types."""
+        await self.type(place)
+
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React, delete, pin or read."""
-        operation = replace(operation, channel_id=self._now(operation.channel_id))
-        behaviour = await self._behaviour(operation.name, operation.channel_id)
-        if operation.name in behaviour.lacks:
-            raise Unsupported(f"This platform has no such thing as {operation.name}.")
-        posts = _posts(self._journal.read(), operation.channel_id)
-        if operation.name == "read":
-            newest = posts[-operation.args["limit"] :]
-            self._journal.add("read", chat=operation.channel_id)
-            return {
-                "messages": [
-                    {"id": post.id, "from": post.by, "text": post.text, "at": int(post.id[1:])}
-                    for post in newest
-                ]
-            }
-        if operation.args["messageId"] not in {post.id for post in posts}:
-            raise PlatformRefused("There is no such message.")
-        self._journal.add(operation.name, chat=operation.channel_id, **operation.args)
-        await self._stop(f"{operation.name} after")
-        return {}
+        return await self.do(operation.name, operation.channel_id, operation.args)
 
 
 class _Sender:
@@ -432,7 +482,8 @@ class _Journal:
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # so that two processes never use the same number
         name = id or f"m{len(self.read()) + 1}"
-        os.write(descriptor, orjson.dumps({"event": event, "id": name, **more}) + b"\n")
+        entry = {"event": event, "id": name, "at_ms": now_ms(), **more}
+        os.write(descriptor, orjson.dumps(entry) + b"\n")
         os.close(descriptor)
         return name
 
@@ -449,31 +500,68 @@ class _Journal:
         return list(self._events)
 
 
-def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
-    posts: dict[str, Post] = {}
+def posts(events: Sequence[Mapping[str, Any]], chat: str) -> list[Post]:
+    """Return the messages that a chat shows after the events."""
+    shown: dict[str, Post] = {}
     for event in events:
         if event.get("chat") != chat:
             continue
         match event["event"]:
             case "edited":
-                posts[event["messageId"]].text = event["text"]
+                shown[event["messageId"]].text = event["text"]
             case "delivered" | "said" | "preview":
-                names = ("id", "by", "text", "thread", "quotes", "files", "effect", "key")
+                names = ("id", "by", "text", "thread", "quotes", "files", "effect", "at_ms", "key")
                 known = {name: event[name] for name in names if name in event}
                 known["files"] = dict(known.get("files", {}))
-                post = posts[event["id"]] = Post(**known)
+                post = shown[event["id"]] = Post(**known)
                 if match := _ATTRIBUTION.match(post.text):
                     post.came_from, post.text = match[1], post.text[match.end() :]
             case "file":
-                keyed = [post for post in posts.values() if post.key == event["key"]]
+                keyed = [post for post in shown.values() if post.key == event["key"]]
                 keyed[-1].files |= event["files"]
             case "react":
-                posts[event["messageId"]].reaction = event["emoji"]
+                shown[event["messageId"]].reaction = event["emoji"]
             case "pin":
-                posts[event["messageId"]].is_pinned = True
+                shown[event["messageId"]].is_pinned = True
             case "delete":
-                del posts[event["messageId"]]
-    return list(posts.values())
+                del shown[event["messageId"]]
+    return list(shown.values())
+
+
+def kind_of(event: Mapping[str, Any]) -> str:
+    """Return what a person has done in an event; empty if it is no person's."""
+    if event["event"] == "pressed":
+        return "pressed"
+    if event["event"] != "said":
+        return ""
+    kinds = {"replaces": "edited", "deletes": "deleted", "reaction": "reacted"}
+    found = [kind for name, kind in kinds.items() if event.get(name) is not None]
+    return str(event.get("invitation") or next(iter(found), "message"))
+
+
+def history_of(
+    events: Sequence[Mapping[str, Any]], chat: str, thread: str | None, after: int
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Return what people did in a chat or thread after an event, as its history shows it now.
+
+    Each is an event with its number. A message that was deleted is not shown, and one that was
+    edited is shown as it is now. A press is in no history.
+    """
+    found: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    for number, event in enumerate(events, 1):
+        if number <= after or (event.get("chat"), event.get("thread")) != (chat, thread):
+            continue
+        match kind_of(event):
+            case "edited" if event["replaces"] in found:
+                first, message = found[event["replaces"]]
+                found[event["replaces"]] = first, {**message, "text": event["text"]}
+            case "deleted" if event["deletes"] in found:
+                del found[event["deletes"]]
+            case "" | "pressed":
+                pass
+            case _:
+                found[event["id"]] = number, event
+    return list(found.values())
 
 
 async def main(
