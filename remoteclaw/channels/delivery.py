@@ -1,13 +1,16 @@
 """Delivers one reply to a platform, part by part, each part once as far as that can be known.
 
-A platform that drops duplicates by an idempotency key is simply sent a part again. For any other
-platform, a mark in Redis records before each part that it is about to be sent. A part that was
-begun and may have arrived is sent once more, labelled "(perhaps a second time)". A reply that is
-given up keeps its mark, so that an operator's retry continues after the parts that were sent.
+A platform that drops repetitions by an idempotency key is simply sent a part again, for as long as
+it remembers keys. Unless that is forever, a mark in Redis records before each part that it is about
+to be sent, and since when. A part that was begun, may have arrived and has outlived its key is
+looked up, if the platform can be asked. Otherwise, and if it is not found, it is sent once more,
+labelled "(perhaps a second time)". A reply that is given up keeps its mark, so that an operator's
+retry continues after the parts that were sent.
 """
 
 import asyncio
 import logging
+import math
 import uuid
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +20,7 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.clock import now_ms
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -28,7 +31,15 @@ from remoteclaw.errors import (
 from remoteclaw.fleet.replies.reader import DeliveryFailure, Mark, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply, Sent
+from remoteclaw.protocols import (
+    ChannelAdapter,
+    LiveAdapter,
+    LookingAdapter,
+    Part,
+    Place,
+    Reply,
+    Sent,
+)
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 FILE_GONE = "it is not kept any more"
@@ -42,9 +53,19 @@ MAX_CODE_CHARS = 20_000
 FRESH_S = 30.0
 #: After a cancellation, a coroutine in `shielded()` may run this much longer, in seconds.
 SHIELD_S = 1.0
-#: A part is sent at most this many times with an unknown outcome. With idempotency keys, this many
-#: times in a row, which takes half an hour or longer.
-MAX_DOUBTS, MAX_DOUBTS_WITH_KEYS = 2, 60
+#: A part may be on the platform this many times at most: a repetition without a key is one more.
+MAX_DOUBTS = 2
+#: A part is sent at most this many times in a row with an unknown outcome, which takes half an hour
+#: or longer.
+MAX_TRIES = 60
+#: A message that the platform dates this much earlier than its first attempt can be that attempt's,
+#: in milliseconds: the platform's clock may be slow.
+SKEW_MS = 60_000
+#: This many messages of the same text, all of earlier replies, are passed over in one look-up.
+MAX_PASSED = 10
+
+_Step = Literal["sent", "look", "send", "repeat"]
+"""What to do about a part: nothing, look it up, send it, or send it with a label."""
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +134,12 @@ class Delivery:
         """The mark that an earlier delivery of the reply left in Redis; empty if there was none."""
         self._kept: list[Attachment] = []
         self._has_effect = False
+        self._tries = 0
+        """The number of attempts in a row whose outcome is unknown."""
+        self._is_looked_up = False
+        """Whether the platform was asked for the part since the last attempt, and lacks it."""
+        self._is_over = False
+        """Whether the part must not be sent again; it may still be found."""
 
     async def run(self) -> DeliveryResult | None:
         """Send the parts that are not sent yet. Return None if the reply left the stream."""
@@ -146,7 +173,7 @@ class Delivery:
         # A dead letter keeps the files. A call has none: its caller gets the failure.
         kept = () if reply.call else reply.attachments
         mark = replace(self._mark, is_begun=False)
-        has_mark = mark != Mark() and not self._adapter.has_keys
+        has_mark = mark != Mark() and self._needs_mark
         letter = DeliveryFailure(category, why, mark if has_mark else None)
         return DeliveryResult(self._ids(), kept=kept, given_up=letter, answer=failure(why))
 
@@ -154,7 +181,7 @@ class Delivery:
         parts = self._parts(self._reply)
         for part in parts:
             is_sent = await self._send(self._reply, part)
-            if is_sent and part is not parts[-1] and not self._adapter.has_keys:
+            if is_sent and part is not parts[-1] and self._needs_mark:
                 # The next part may have to wait, and the process may be ended during the wait.
                 await shielded(self._store(self._mark))
         kept = [
@@ -207,7 +234,8 @@ class Delivery:
         self._kept += sent.kept
         self._has_effect = self._has_effect or sent.has_effect
         ids = (*self._mark.ids, sent.message_id)
-        self._mark = replace(self._mark, ids=ids, is_begun=False, doubts=0)
+        self._mark = replace(self._mark, ids=ids, is_begun=False, doubts=0, since_ms=0)
+        self._tries, self._is_over, self._is_looked_up = 0, False, False
         return True
 
     async def _replace(self, reply: Reply, part: Part) -> Sent | None:
@@ -241,62 +269,136 @@ class Delivery:
 
     async def _attempts(self, reply: Reply, part: Part, content: bytes | None) -> Sent | None:
         """Send one part, retrying until it succeeds. Return None if it had been sent before."""
-        chat = reply.channel_id
         while True:
-            async with self._budget.attempt(chat):
-                if not await self._begin(part):
+            async with self._budget.attempt(reply.channel_id):
+                step = await self._begin(part)
+                if step == "sent":
                     return None
-                is_again = self._mark.doubts > 0 and not self._adapter.has_keys
-                try:
-                    sent = await self._adapter.send(reply, part, content, is_again=is_again)
-                    name = sent.message_id
-                    # Some platforms' message ids can't be stored in Redis or JSON as they are.
-                    message_id = None if name is None else _without_surrogates(str(name))
-                    sent = replace(sent, message_id=message_id)
-                except (PlatformAway, PlatformBusy, AccountRefused) as problem:
-                    self._budget.failed(chat, problem)
-                    await self._withdraw()
-                except PlatformRefused:
-                    self._budget.worked(chat)
-                    raise
-                except (Exception, asyncio.CancelledError) as error:
-                    task = asyncio.current_task()
-                    # A cancellation that nobody requested of this task is the adapter's own error.
-                    is_own = isinstance(error, Exception) or not (task and task.cancelling())
-                    if not is_own:
-                        raise
-                    if not isinstance(error, PlatformUnknown):
-                        log.error("the adapter failed: %s", frames_of(error))
-                    self._budget.failed(chat, error)
-                    self._doubt()
+                if step == "look":
+                    sent = await self._look_up(reply, part)
                 else:
-                    self._budget.worked(chat)
-                    return sent
+                    sent = await self._attempt(reply, part, content, is_again=step == "repeat")
+            if sent:
+                return sent
 
-    async def _begin(self, part: Part) -> bool:
-        """Mark that `part` is about to be sent. Return False if it has already been sent.
+    async def _attempt(
+        self, reply: Reply, part: Part, content: bytes | None, *, is_again: bool
+    ) -> Sent | None:
+        """Send one part once. Return None if it must be tried again."""
+        chat = reply.channel_id
+        try:
+            sent = _clean(await self._adapter.send(reply, part, content, is_again=is_again))
+        except (PlatformAway, PlatformBusy, AccountRefused) as problem:
+            self._budget.failed(chat, problem)
+            await self._withdraw()
+        except PlatformRefused:
+            self._budget.worked(chat)
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            # A cancellation that nobody requested of this task is the adapter's own error.
+            is_own = isinstance(error, Exception) or not (task and task.cancelling())
+            if not is_own:
+                raise
+            if not isinstance(error, PlatformUnknown):
+                log.error("the adapter failed: %s", frames_of(error))
+            self._budget.failed(chat, error)
+            self._doubt()
+        else:
+            self._budget.worked(chat)
+            return sent
+        return None
+
+    async def _look_up(self, reply: Reply, part: Part) -> Sent | None:
+        """Ask the platform for a part that may have arrived. Return None if it lacks it.
+
+        Raises `PlatformUnknown` if the part is missing and must not be sent again.
+        """
+        adapter, chat = self._adapter, reply.channel_id
+        assert isinstance(adapter, LookingAdapter), "only called if the platform can be asked"
+        since_ms = self._mark.since_ms - SKEW_MS
+        # A preview can have the text of the answer, and is removed once that is delivered.
+        previews = [preview["id"] for preview in await self._reader.previews()]
+        known = {*self._ids(), *previews}
+        try:
+            for _ in range(MAX_PASSED):
+                await self._reader.ensure_claim()
+                sent = await adapter.find(reply, part, since_ms, known=known)
+                sent = sent and _clean(sent)
+                id_ = sent and sent.message_id
+                if not id_ or not await self._reader.is_delivered(chat, id_):
+                    break
+                known.add(id_)
+            else:
+                sent = None
+        except (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused) as problem:
+            self._budget.failed(chat, problem)
+            return None
+        except PlatformRefused as refusal:
+            log.warning("a message that was perhaps sent can't be looked up: %s", refusal)
+            sent = None
+        except Exception as error:  # noqa: BLE001 - the part is then sent with the label
+            log.error("the adapter failed: %s", frames_of(error))
+            sent = None
+        self._budget.worked(chat)
+        self._is_looked_up = sent is None
+        if sent is None and self._is_over:
+            raise PlatformUnknown(UNKNOWN.format(tries=max(self._tries, self._mark.doubts)))
+        return sent
+
+    async def _begin(self, part: Part) -> _Step:
+        """Return what to do about `part`, and mark it if it is to be sent.
 
         Raises `_ReplyGone` and `_ReplyStopped`.
         """
         await self._ensure_wanted()
-        if self._adapter.has_keys:
+        if not self._needs_mark:
             await self._reader.ensure_claim()
-            return True
-        while True:
-            if part.index < len(self._mark.ids):
-                return False
-            self._mark = replace(self._mark, is_begun=True)
+            return "send"
+        while part.index >= len(self._mark.ids):
+            is_first = not self._mark.doubts
+            keyed_until = math.inf if is_first else await self._keyed_until()
+            is_again = boottime() >= keyed_until
+            if is_again and not self._is_looked_up and isinstance(self._adapter, LookingAdapter):
+                # Not marked: if this process ends meanwhile, the next one looks it up, too.
+                await self._reader.ensure_claim()
+                return "look"
+            since_ms = await self._since_ms() if is_first else self._mark.since_ms
+            # A repetition with a key that the platform remembers adds no message.
+            self._mark = replace(self._mark, is_begun=is_first or is_again, since_ms=since_ms)
             stored = await self._store(self._mark)
             if stored is None:
                 raise _ReplyGone
             if stored is True:
                 # Redis may have answered late, or this process may have been frozen.
                 await self._reader.ensure_claim()
-                return True
+                if is_again or boottime() < keyed_until:
+                    return "repeat" if is_again else "send"
+                continue
             # An earlier delivery has marked the reply: continue where it stopped.
             self._stored, self._mark = stored, Mark.decode(stored)
             if self._mark.is_begun:
                 self._doubt()
+        return "sent"
+
+    @property
+    def _needs_mark(self) -> bool:
+        """Whether a repetition can be a second message."""
+        return self._adapter.key_window_s != math.inf
+
+    async def _since_ms(self) -> int:
+        """Return the time of a first attempt, on Redis' clock; 0 if nothing depends on it."""
+        is_counted = self._adapter.key_window_s or isinstance(self._adapter, LookingAdapter)
+        return await self._reader.now_ms() if is_counted else 0
+
+    async def _keyed_until(self) -> float:
+        """Return until when the platform knows the part's key, as a time of `boottime()`."""
+        window_s = self._adapter.key_window_s
+        if not window_s or self._is_over:
+            return -math.inf
+        asked_at = boottime()
+        age_ms = await self._reader.now_ms() - self._mark.since_ms
+        return asked_at + window_s - age_ms / 1000
 
     async def _ensure_wanted(self) -> None:
         """Raise `_ReplyStopped` if people have stopped the answer since it was written."""
@@ -305,16 +407,22 @@ class Delivery:
 
     def _doubt(self) -> None:
         """Count an attempt with an unknown outcome. Raises `PlatformUnknown` at the limit."""
-        self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
-        if self._mark.doubts >= (MAX_DOUBTS_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS):
-            raise PlatformUnknown(UNKNOWN.format(tries=self._mark.doubts))
+        mark = self._mark
+        self._mark = replace(mark, doubts=mark.doubts + mark.is_begun, is_begun=False)
+        self._tries += 1
+        self._is_looked_up = False
+        self._is_over = self._mark.doubts >= MAX_DOUBTS or self._tries >= MAX_TRIES
+        if self._is_over and not isinstance(self._adapter, LookingAdapter):
+            raise PlatformUnknown(UNKNOWN.format(tries=max(self._tries, self._mark.doubts)))
 
     async def _withdraw(self) -> None:
         """Mark that the part that was begun was certainly not sent."""
-        if self._adapter.has_keys:
-            self._mark = replace(self._mark, doubts=0)
+        self._tries = 0
+        if not self._needs_mark:
             return
         self._mark = replace(self._mark, is_begun=False)
+        if not self._mark.doubts:
+            self._mark = replace(self._mark, since_ms=0)
         is_untouched = self._mark == Mark()
         await self._store(None if is_untouched else self._mark)
 
@@ -344,6 +452,12 @@ def _success(
 def failure(why: str) -> bytes:
     """Return the JSON result of a message or operation that failed, for its caller."""
     return orjson.dumps({"delivered": False, "messageId": None, "error": _without_surrogates(why)})
+
+
+def _clean(sent: Sent) -> Sent:
+    """Return an adapter's report with an id that can be stored in Redis and JSON."""
+    name = sent.message_id
+    return replace(sent, message_id=None if name is None else _without_surrogates(str(name)))
 
 
 def _without_surrogates(text: str) -> str:

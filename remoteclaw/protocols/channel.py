@@ -12,6 +12,7 @@ __all__ = [
     "ChannelProfile",
     "Live",
     "LiveAdapter",
+    "LookingAdapter",
     "OperatingAdapter",
     "Operation",
     "Part",
@@ -276,8 +277,13 @@ class ChannelAdapter(Protocol):
     """
 
     @property
-    def has_keys(self) -> bool:
-        """Whether the platform drops a repetition with the same `Reply.key` and part."""
+    def key_window_s(self) -> float | None:
+        """For how long the platform drops a repetition with the same `Reply.key` and part, in
+        seconds; None if it never does, `math.inf` if it always does.
+
+        The time counts from before the first attempt, and a repetition may need a minute to arrive:
+        name a minute less than the platform does.
+        """
 
     def parts(self, reply: Reply) -> Sequence[Part]:
         """Return the parts to send for a reply, the same at each call.
@@ -290,8 +296,25 @@ class ChannelAdapter(Protocol):
     ) -> Sent:
         """Send a part, with the content of its file; return once the platform has accepted it.
 
-        `is_again` says that an earlier attempt may have arrived. An adapter without keys then says
-        so in the message.
+        `is_again` says that an earlier attempt may have arrived, and that the platform has
+        forgotten its key. The message then says so.
+        """
+
+
+@runtime_checkable
+class LookingAdapter(ChannelAdapter, Protocol):
+    """An adapter whose platform can be asked whether it has a message."""
+
+    async def find(
+        self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
+    ) -> Sent | None:
+        """Return the message with this part of the reply, sent by this account; None without one.
+
+        Look in the reply's chat and thread, among the messages since `since_ms` (milliseconds since
+        1970) whose ids are not `known`, for one that `send()` would have made, with or without
+        `is_again`. It is asked for after an attempt with an unknown outcome, before another one.
+        `PlatformUnknown` is as good as `PlatformAway` here; after `PlatformRefused`, the part is
+        sent again with `is_again`.
         """
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -122,7 +123,7 @@ async def test_an_adapter_without_its_claim_repeats_no_keyed_send(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Keyed(Recipient):
-        has_keys = True
+        key_window_s = math.inf
 
         async def send(
             self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False

@@ -53,20 +53,38 @@ MUTANTS = (
     ),
     Mutant(
         "a repeated send that is not marked as one",
-        before="is_again = self._mark.doubts > 0",
-        after="is_again = False",
+        before='is_again=step == "repeat"',
+        after="is_again=False",
         test="test_a_reply_with_an_unknown_outcome_is_sent_once_more_and_says_so",
     ),
     Mutant(
         "a reply with an unknown outcome that is repeated forever",
-        before="MAX_DOUBTS_WITH_KEYS if self._adapter.has_keys else MAX_DOUBTS",
-        after="MAX_DOUBTS_WITH_KEYS",
+        before="self._is_over = self._mark.doubts >= MAX_DOUBTS or",
+        after="self._is_over =",
         test="test_a_reply_whose_outcome_is_unknown_twice_is_a_dead_letter",
     ),
     Mutant(
+        "a message that is on the platform and is sent again",
+        before="if is_again and not self._is_looked_up and",
+        after="if False and",
+        test="test_a_message_whose_response_was_lost_is_found_and_not_repeated",
+    ),
+    Mutant(
+        "a lost message for which an earlier one with the same words is taken",
+        before="if not id_ or not await self._reader.is_delivered(chat, id_):",
+        after="if True:",
+        test="test_an_earlier_message_with_the_same_words_is_not_taken_for_a_lost_one",
+    ),
+    Mutant(
+        "a key that is relied on after the platform has forgotten it",
+        before="return asked_at + window_s - age_ms / 1000",
+        after="return math.inf",
+        test="test_a_key_is_not_relied_on_once_its_window_is_over",
+    ),
+    Mutant(
         "a keyed send that is retried forever",
-        before="MAX_DOUBTS_WITH_KEYS if self._adapter.has_keys",
-        after="10_000 if self._adapter.has_keys",
+        before="self._tries >= MAX_TRIES",
+        after="self._tries >= 10_000",
         test="test_a_keyed_send_is_not_retried_forever",
     ),
     Mutant(
@@ -379,8 +397,8 @@ MUTANTS = (
     ),
     Mutant(
         "a keyed send after the claim has expired",
-        before="if self._adapter.has_keys:\n    await self._reader.ensure_claim()",
-        after="if self._adapter.has_keys:",
+        before="if not self._needs_mark:\n    await self._reader.ensure_claim()",
+        after="if not self._needs_mark:",
         test="test_an_adapter_without_its_claim_repeats_no_keyed_send",
     ),
     Mutant(

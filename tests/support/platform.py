@@ -159,15 +159,20 @@ class Platform:
             await asyncio.wait((task,))
 
     def start_process(
-        self, redis_url: str, *, token: str = "the platform's", claim_ms: int = CLAIM_MS
+        self,
+        redis_url: str,
+        *,
+        token: str = "the platform's",
+        claim_ms: int = CLAIM_MS,
+        program: str = __name__,
     ) -> Process:
         """Start an adapter in a process of its own; `is_read()` tells whether it has its claim.
 
         Adapters with the same `token` take over each other's claims at once. The default is a token
-        of its own.
+        of its own. `program` is the module that runs, such as `tests.support.looking`.
         """
         whose = [str(self._directory), self._provider, self._account, token, str(claim_ms)]
-        argv = [__name__, redis_url, *whose]
+        argv = [program, redis_url, *whose]
         process = start_program(argv, env=os.environ, log=self._directory / "log")
         self._processes.append(process)
         return process
@@ -224,7 +229,7 @@ class Platform:
 class Recipient:
     """An adapter without a platform: hands each part to `take()`."""
 
-    has_keys = False
+    key_window_s: float | None = None
 
     def parts(self, reply: Reply) -> Sequence[Part]:
         """Return the text, and then each file; an empty last message has no parts."""
@@ -462,7 +467,7 @@ class PlatformAdapter(PlatformCalls, Recipient):
 class _Sender:
     """An adapter that can only send."""
 
-    has_keys = False
+    key_window_s: float | None = None
 
     def __init__(self, adapter: PlatformAdapter) -> None:
         self.parts, self.send = adapter.parts, adapter.send
@@ -565,12 +570,19 @@ def history_of(
 
 
 async def main(
-    url: str, directory: str, provider: str, account: str, token: str, claim_ms: str
+    url: str,
+    directory: str,
+    provider: str,
+    account: str,
+    token: str,
+    claim_ms: str,
+    *,
+    kind: type["PlatformAdapter"] | None = None,
 ) -> None:
     """Deliver until killed."""
     fleet = Fleet.open(url)
     reader = fleet.replies.reader(provider, account, token=token or None, claim_ms=int(claim_ms))
-    await relay(reader, PlatformAdapter(Path(directory)))
+    await relay(reader, (kind or PlatformAdapter)(Path(directory)))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class FolderConfig(AccountConfig, ChannelConfig):
 class Folder:
     """The adapter of an account."""
 
-    has_keys = False
+    key_window_s = None
 
     def __init__(self, settings: FolderConfig) -> None:
         self._directory = Path(settings.directory)

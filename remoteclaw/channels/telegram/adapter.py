@@ -94,7 +94,7 @@ _OPTIONAL = {
 class TelegramAdapter:
     """One bot: receives messages and sends replies."""
 
-    has_keys = False
+    key_window_s = None
     has_buttons = True
 
     def __init__(self, settings: TelegramAccount) -> None:

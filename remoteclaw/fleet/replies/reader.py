@@ -69,6 +69,8 @@ class Mark:
     """The number of earlier attempts at that part whose result is unknown."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """The files that the platform refused: the reason by the index of the part."""
+    since_ms: int = 0
+    """The time before the first of these attempts, on Redis' clock; 0 if nothing depends on it."""
 
     @classmethod
     def decode(cls, stored: bytes) -> Self:
@@ -78,7 +80,10 @@ class Mark:
 
     def encode(self, by: str) -> bytes:
         """Return the stored form of the mark, for the delivery named `by`."""
-        return by.encode() + b" " + orjson.dumps(asdict(self))
+        values = asdict(self)
+        if not self.since_ms:  # adapters of versions without this field can read the mark
+            del values["since_ms"]
+        return by.encode() + b" " + orjson.dumps(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +244,17 @@ class ReplyReader:
 
     async def seconds_left(self, operation: Operation) -> float:
         """Return the time that is left to begin an operation, in seconds."""
-        return (operation.expires_ms - await self._scripts.now_ms(deadline=math.inf)) / 1000
+        return (operation.expires_ms - await self.now_ms()) / 1000
+
+    async def now_ms(self) -> int:
+        """Return the time on Redis' clock, in milliseconds since 1970."""
+        return await self._scripts.now_ms(deadline=math.inf)
+
+    async def is_delivered(self, chat: str, message_id: str) -> bool:
+        """Whether a message of the chat belongs to a reply with a receipt of the last 7 days."""
+        origin = keys.message_origin(self.provider, self.account, chat, message_id)
+        client = self._scripts.client
+        return bool(await self._scripts.call(client.exists, origin, deadline=math.inf))
 
     # -- live text and previews ----------------------------------------------------------------
 
