@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
+from remoteclaw.config.chats import NO_FACTS, ChatFacts
 from remoteclaw.config.model import AccountConfig, Config
 from remoteclaw.config.tool_lists import most_specific
 from remoteclaw.config.tool_policy import Subject, is_owner
@@ -37,6 +38,8 @@ class Access:
     pairings: Pairings
     provider: str
     account: str
+    facts: ChatFacts = NO_FACTS
+    """What is known of the chat of the report whose access is decided."""
 
     @property
     def settings(self) -> AccountConfig | None:
@@ -73,7 +76,7 @@ class Access:
 
         A group gets access as a whole. The rights of each sender decide what a message may do.
         """
-        if await self._has_access(incoming.chat):
+        if await self.has_access(incoming.chat):
             is_overheard = not incoming.is_for_us and self._requires_mention(incoming.chat)
             return Verdict.NOT_FOR_US if is_overheard else Verdict.ADMITTED
         if not incoming.is_for_us:
@@ -81,13 +84,14 @@ class Access:
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
 
     def _requires_mention(self, group: str) -> bool:
-        match = most_specific(self.config.channel(self.provider).groups, group)
+        groups = self.config.channel(self.provider).groups
+        match = most_specific(groups, group, *self.facts.within)
         return match is None or match[1].require_mention
 
     async def move(self, incoming: Incoming) -> None:
         """Record the new id that a platform gave to a group, so that the group keeps its access."""
         first_id, new_id = incoming.chat, incoming.moved_to
-        if new_id is None or not await self._has_access(first_id):
+        if new_id is None or not await self.has_access(first_id):
             return
         await self.accounts.move(self.provider, self.account, chat=first_id, to=new_id)
         log.warning(
@@ -106,10 +110,13 @@ class Access:
         if not incoming.is_group:
             return chat
         first_id = await self.accounts.first_id(self.provider, self.account, chat)
-        return chat if first_id == chat or await self._has_access(chat) else first_id
+        return chat if first_id == chat or await self.has_access(chat) else first_id
 
-    async def _has_access(self, group: str) -> bool:
-        return group in self.config.channel(self.provider).groups or await self._is_paired(group)
+    async def has_access(self, group: str) -> bool:
+        """Whether a group, or what contains it, is in the settings or was given access."""
+        tables = self.config.channel(self.provider).groups
+        is_named = any(each in tables for each in (group, *self.facts.within))
+        return is_named or await self._is_paired(group)
 
     async def _is_paired(self, id_: str) -> bool:
         return await self.pairings.has(self.provider, self.account, id_)

@@ -14,7 +14,7 @@ from remoteclaw.channels.transcribe import is_recording
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import Reaction, SessionKey
+from remoteclaw.messages import ChatPlace, Reaction, SessionKey
 from remoteclaw.protocols import Incoming, Place
 
 #: Time limit for running a message's command, or receiving its files and queueing it, in seconds.
@@ -111,6 +111,12 @@ class Arrival(Report):
         accounts, pairings = context.fleet.accounts, context.fleet.pairings
         access = Access(context.config(), accounts, pairings, context.provider, context.account)
         first_id = await access.first_id(incoming)
+        place = ChatPlace(context.provider, context.account, first_id)
+        facts = await context.fleet.chats.facts(place, is_group=incoming.is_group)
+        known = facts.within if incoming.within is None else incoming.within
+        access = replace(access, facts=replace(facts, within=known))
+        if known != facts.within and await access.has_access(first_id):
+            await context.fleet.chats.note_within(place, known)
         if first_id == incoming.chat:
             return self, access
         renamed = replace(incoming, chat=first_id, current_chat=incoming.chat)

@@ -191,11 +191,12 @@ class _Account:
         assert ended is not None, "the tasks only end with an error"
         return ended
 
-    def _notice_of(
+    async def _notice_of(
         self, reply: Reply, failure: DeliveryFailure
     ) -> tuple[ChatPlace, Mapping[str, Any]] | None:
         place = ChatPlace(self._provider, self._account, reply.channel_id, reply.thread_id)
-        return notice_of(self._context.config(), place, reply, failure)
+        facts = await self._fleet.chats.facts(place, is_group=reply.asked_by != place.chat)
+        return notice_of(self._context.config(), facts, place, reply, failure)
 
     def _history_ms(self) -> int:
         return self._context.config().record.history_ms

@@ -7,7 +7,7 @@ delays no other. A queue holds only the ids of replies. A reply is read when its
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,7 @@ OWN_HISTORY = (
 )
 
 #: Returns the place and the payload of the notice about a reply that is given up; None for none.
-NoticeOf = Callable[[Reply, DeliveryFailure], tuple[ChatPlace, Mapping[str, Any]] | None]
+NoticeOf = Callable[[Reply, DeliveryFailure], Awaitable[tuple[ChatPlace, Mapping[str, Any]] | None]]
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class _TopicQueues:
                 answer=result.answer,
                 preview=preview,
                 history_ms=self._history_ms(),
-                notice=self._notice_of(reply, result.given_up) if result.given_up else None,
+                notice=await self._notice_of(reply, result.given_up) if result.given_up else None,
             )
 
     async def _operate(self, operation: Operation, left_s: float) -> bytes:
@@ -224,5 +224,5 @@ class _TopicQueues:
         return {"messages": messages, "note": OWN_HISTORY}
 
 
-def _no_notice(_reply: Reply, _failure: DeliveryFailure) -> None:
+async def _no_notice(_reply: Reply, _failure: DeliveryFailure) -> None:
     return None

@@ -8,6 +8,7 @@ from remoteclaw import commands
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.files import NOT_KEPT, QUOTED_WITHOUT, ReceivedFiles, receive_files
 from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
+from remoteclaw.config.chats import agent_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused
@@ -102,14 +103,18 @@ class Report:
     def session_of(self, access: Access, incoming: Incoming) -> SessionKey:
         """Return the session of a message of the account."""
         assert access.settings is not None, "the access check requires the account's settings"
-        agent, _ = access.config.agent(self.context.agent or access.settings.agent)
+        context, chat = self.context, self.incoming.chat
+        place = ChatPlace(context.provider, context.account, chat, incoming.thread)
+        agent = context.agent or agent_of(
+            access.config, place, access.facts, is_group=incoming.is_group
+        )
         by_kind = "chat" if incoming.is_group else "person"
         is_shared = incoming.is_group and (access.settings.sessions or by_kind) == "chat"
         return SessionKey(
             agent=agent,
-            provider=self.context.provider,
-            account=self.context.account,
-            channel_id=self.incoming.chat,
+            provider=context.provider,
+            account=context.account,
+            channel_id=chat,
             user=EVERYONE if is_shared else incoming.sender,
             thread=incoming.thread,
         )

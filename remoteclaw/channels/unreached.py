@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from remoteclaw.config.chats import ChatFacts, agent_of
 from remoteclaw.config.model import Config
 from remoteclaw.config.requests import request_settings
 from remoteclaw.fleet import keys
@@ -26,12 +27,12 @@ FATES = {"refused": "refused", "unknown": "perhaps lost"}
 
 
 def notice_of(
-    config: Config, place: ChatPlace, reply: Reply, failure: DeliveryFailure
+    config: Config, facts: ChatFacts, place: ChatPlace, reply: Reply, failure: DeliveryFailure
 ) -> tuple[ChatPlace, Mapping[str, Any]] | None:
     """Return the place and the payload of the notice about a failed reply; None for no notice.
 
-    `place` is the reply's. A tool's message has no notice, because its caller learns of the
-    failure, and neither has a request, whose conversation is told.
+    `place` is the reply's, and `facts` are those of its chat. A tool's message has no notice,
+    because its caller learns of the failure, and neither has a request, whose conversation is told.
     """
     if reply.refusal:  # the reply is such a notice itself
         refusal, is_next = reply.refusal, failure.category == "refused"
@@ -39,7 +40,7 @@ def notice_of(
         is_awaited = reply.asked_by is not None or (reply.turn and reply.call is None)
         is_next = bool(is_awaited and not reply.card and failure.category in FATES)
         why = " ".join((failure.why.rstrip(".") + ".", KEPT if reply.call is None else "")).rstrip()
-        places = tuple(dict.fromkeys(_places(config, place, reply)))
+        places = tuple(dict.fromkeys(_places(config, facts, place, reply)))
         refusal = Refusal(place, FATES.get(failure.category, ""), why, places)
     if not is_next or not refusal.places:
         return None
@@ -55,7 +56,9 @@ def notice_of(
     return to, payload
 
 
-def _places(config: Config, place: ChatPlace, reply: Reply) -> Iterator[ChatPlace]:
+def _places(
+    config: Config, facts: ChatFacts, place: ChatPlace, reply: Reply
+) -> Iterator[ChatPlace]:
     """Yield the places for the notice about a failed reply, in order.
 
     They are the chat itself, which may have refused this message only; the chat outside of the
@@ -64,8 +67,7 @@ def _places(config: Config, place: ChatPlace, reply: Reply) -> Iterator[ChatPlac
     yield place
     yield replace(place, thread=None)
     yield from _direct_chats(place, [reply.asked_by] if reply.asked_by else [])
-    account = config.account(place.provider, place.account)
-    agent, _ = config.agent(account.agent if account else None)
+    agent = agent_of(config, place, facts, is_group=reply.asked_by != place.chat)
     session = SessionKey(agent, place.provider, place.account, place.chat, EVERYONE, place.thread)
     if requests := request_settings(config, session).chat:
         yield requests

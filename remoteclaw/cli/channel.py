@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet, with_fleet
-from remoteclaw.cli.output import echo, interruptible, json_option, print_list
+from remoteclaw.cli.output import echo, interruptible, json_option, print_list, print_table
 from remoteclaw.cli.processes import shutdown_event
 from remoteclaw.errors import ConfigError
 
@@ -109,14 +109,19 @@ def _to_json(state: "AccountState") -> dict[str, Any]:
 @json_option
 @with_fleet
 async def list_channels(fleet: "Fleet", as_json: bool) -> None:
-    """List the configured accounts, with the state of each."""
+    """List the configured accounts and their groups, with the state and agent of each."""
     from remoteclaw.fleet.account_states import configured_accounts
 
+    states = await configured_accounts(fleet, load()[1])
     print_list(
-        await configured_accounts(fleet.accounts, fleet.replies, load()[1]),
+        states,
         as_json=as_json,
         to_json=_to_json,
-        headers=("ACCOUNT", "STATE", "NAME", "PROBLEM"),
-        row=lambda each: (each.account, each.state, each.name, each.problem),
+        headers=("ACCOUNT", "STATE", "AGENT", "NAME", "PROBLEM"),
+        row=lambda each: (each.account, each.state, each.agent, each.name, each.problem),
         empty=NO_ACCOUNTS,
     )
+    groups = [(each.account, group.id, group.agent) for each in states for group in each.groups]
+    if groups and not as_json:
+        echo("")
+        print_table(("ACCOUNT", "GROUP", "AGENT"), groups)

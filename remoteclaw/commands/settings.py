@@ -74,6 +74,8 @@ async def agent(call: CommandCall) -> CommandReply:
         ]
         return CommandReply("\n".join(lines))
     name, _ = call.config.agent(argument)
+    if call.chat_with is None and call.is_group and call.is_owner and name != current:
+        return CommandReply(f"This group is with {current}: `/pair as {name}` gives it to {name}.")
     if call.chat_with is None:
         return CommandReply(f"This chat is with {current}. {ONE_CONVERSATION}")
     if name == current:

@@ -191,9 +191,10 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec(
             "pair",
-            "Approve a pairing code, or give this group access; else list pairing requests.",
+            "Approve a pairing code, or give this group access and an agent; else list pairing "
+            "requests.",
             pair.pair,
-            "[CODE]",
+            "[CODE | here as AGENT]",
             scope="owner",
         ),
         CommandSpec("sessions", "List the newest sessions.", status.sessions, scope="owner"),

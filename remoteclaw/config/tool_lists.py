@@ -113,10 +113,10 @@ def sender_table(
         yield ToolsTable(f"{key}.senders.{quoted(name)}.tools", settings.tools)
 
 
-def most_specific(tables: Mapping[str, _T], id_: str | None) -> tuple[str, _T] | None:
-    """Return the name and the table of an id, else of `*`; None if there is neither."""
-    name = id_ if id_ is not None and id_ in tables else "*"
-    return (name, tables[name]) if name in tables else None
+def most_specific(tables: Mapping[str, _T], *ids: str | None) -> tuple[str, _T] | None:
+    """Return the name and the table of the first id that has one, else of `*`; None for none."""
+    name = next((id_ for id_ in (*ids, "*") if id_ is not None and id_ in tables), None)
+    return None if name is None else (name, tables[name])
 
 
 def _all_tables(config: Config) -> Iterator[ToolsTable]:

@@ -11,6 +11,7 @@ from remoteclaw.config.model.fleet import LEASE_S
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.budgets.budgets import Budgets
+from remoteclaw.fleet.chats import Chats
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.identities import Identities
@@ -64,6 +65,7 @@ class Fleet:
     logins: Logins
     dead_letters: DeadLetters
     calls: ToolCalls
+    chats: Chats
     gateways: Gateways
     guest_links: GuestLinks
     history: History
@@ -120,6 +122,7 @@ class Fleet:
             inbox=Inbox(scripts),
             dead_letters=DeadLetters(scripts, waker),
             calls=calls,
+            chats=Chats(scripts),
             gateways=Gateways(scripts),
             guest_links=GuestLinks(scripts),
             history=History(scripts),

@@ -97,6 +97,9 @@ TASK_UPDATES = "rc:task-updates"
 WEB_UPDATES = "rc:web-updates"
 #: Hash: the people and groups that were granted access, by provider, account and id, as JSON.
 PAIRED = "rc:paired"
+#: Hash: what contains a group chat, such as a server, narrowest first, by provider, account and
+#: chat, as JSON.
+WITHIN = "rc:within"
 #: Hash: the strangers who ask for access, by their pairing code, as JSON; an hour.
 PAIRING = "rc:pairing"
 #: Sorted set: the sessions whose terminals are open or opening, scored by when that was requested

@@ -24,6 +24,10 @@ KEPT_MS = 10 * 60 * 1000
 LETTERS, CODE_LETTERS = "ABCDEFGHJKMNPQRSTUVWXYZ", 8
 
 
+#: The name of each group with access: platforms don't report their names.
+A_GROUP = "a group"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingRequest:
     """A stranger's request for access."""
@@ -62,6 +66,8 @@ class Paired:
     """The person who granted the access."""
     at_ms: int
     """The time of the grant, in milliseconds since 1970."""
+    agent: str | None = None
+    """The agent that the group was given to; None for the one that the configuration names."""
 
 
 class Pairings:
@@ -73,7 +79,7 @@ class Pairings:
     async def has(self, provider: str, account: str, id_: str) -> bool:
         """Return whether a person or a group has access."""
         client = self._scripts.client
-        field = _field(provider, account, id_)
+        field = field_of(provider, account, id_)
         return bool(await self._call(client.hexists, keys.PAIRED, field))
 
     async def ask(self, request: PairingRequest) -> str | None:
@@ -103,11 +109,21 @@ class Pairings:
         request = await self._scripts.run("pair", code=code, by=by, valid_ms=VALID_MS)
         return PairingRequest.decode(code, request) if request else None
 
-    async def add(self, provider: str, account: str, id_: str, *, name: str, by: str) -> None:
-        """Grant access to a person or a group."""
-        value = orjson.dumps({"name": name, "by": by, "at_ms": now_ms()})
+    async def add(
+        self,
+        provider: str,
+        account: str,
+        id_: str,
+        *,
+        name: str,
+        by: str,
+        agent: str | None = None,
+    ) -> None:
+        """Grant access to a person or a group, whose agent is `agent` or the configured one."""
+        about = {"name": name, "by": by, "at_ms": now_ms()} | ({"agent": agent} if agent else {})
+        value = orjson.dumps(about)
         client = self._scripts.client
-        await self._call(client.hset, keys.PAIRED, _field(provider, account, id_), value)
+        await self._call(client.hset, keys.PAIRED, field_of(provider, account, id_), value)
 
     async def remove(self, id_: str, *, provider: str | None = None) -> Sequence[Paired]:
         """Revoke the access of a person or a group on all accounts; return the removed pairings."""
@@ -115,7 +131,7 @@ class Pairings:
             one for one in await self.list() if one.id == id_ and provider in (None, one.provider)
         ]
         if removed:
-            fields = [_field(one.provider, one.account, one.id) for one in removed]
+            fields = [field_of(one.provider, one.account, one.id) for one in removed]
             await self._call(self._scripts.client.hdel, keys.PAIRED, *fields)
         return removed
 
@@ -148,5 +164,6 @@ class Pairings:
         return await self._scripts.call(command, *args, deadline=boottime() + APPEND_S)
 
 
-def _field(provider: str, account: str, id_: str) -> str:
+def field_of(provider: str, account: str, id_: str) -> str:
+    """Return the field of a person or a chat in hashes of them."""
     return f"{provider}\n{account}\n{id_}"

@@ -8,7 +8,7 @@ import re
 
 from remoteclaw.channels.web.profile import CHANNEL, person_id
 from remoteclaw.channels.web.settings import own_name
-from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.replies.replies import Readers
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.conversations import Conversations
@@ -156,16 +156,26 @@ async def conversations_at(call: Call, place: ChatPlace) -> tuple[SessionKey, ..
     The sessions need not exist. A chat whose id is a person's id belongs to that person. A group in
     which each person has a session of their own belongs to none of these sessions.
     """
-    settings = call.config.account(place.provider, place.account)
-    agent_name = settings.agent if settings else None
-    users = [place.chat, *([] if settings and settings.sessions == "person" else [EVERYONE])]
+    chats, settings = call.fleet.chats, call.config.account(place.provider, place.account)
     if place.provider == CHANNEL:
         conversations = Conversations(call.fleet.web, place.chat, call.config)
-        agent_name = await conversations.agent_of(place.thread)
-        users = [place.chat]
-    try:
-        agent, _ = call.config.agent(agent_name)
-    except ConfigError:  # the agent is not configured any more
-        return ()
+        agents = {place.chat: await conversations.agent_of(place.thread)}
+    else:
+        agents = {place.chat: await chats.agent(call.config, place, is_group=False)}
+        if settings is None or settings.sessions != "person":
+            agents[EVERYONE] = await chats.agent(call.config, place, is_group=True)
     chat = (place.provider, place.account, place.chat)
-    return tuple(SessionKey(agent, *chat, user, place.thread) for user in users)
+    return tuple(
+        SessionKey(agent, *chat, user, place.thread)
+        for user, agent in agents.items()
+        if agent in call.config.agents  # it may not be configured any more
+    )
+
+
+async def agent_at(call: Call, named: str | None, place: ChatPlace, *, is_group: bool) -> str:
+    """Return the agent that a call names, else the one that answers in a chat.
+
+    Raises `ConfigError` if the agent is not configured.
+    """
+    name = named or await call.fleet.chats.agent(call.config, place, is_group=is_group)
+    return call.config.agent(name)[0]

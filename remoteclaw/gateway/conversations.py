@@ -8,10 +8,11 @@ begins with the agent's name and a dot, or is of any form; then the first agent 
 from dataclasses import dataclass
 
 from remoteclaw.channels.web.profile import CHANNEL, person_id
+from remoteclaw.config.chats import NO_FACTS, agent_of
 from remoteclaw.config.model import Config
 from remoteclaw.fleet.web import WebChats, chat_name
 from remoteclaw.gateway.auth.principals import Operator
-from remoteclaw.messages import DEFAULT_ACCOUNT, SessionKey
+from remoteclaw.messages import DEFAULT_ACCOUNT, ChatPlace, SessionKey
 
 #: The id by which clients name the first conversation.
 FIRST = "_"
@@ -67,7 +68,7 @@ class Conversations:
 
 
 def _first_agent(config: Config) -> str:
-    """Return the agent of `[channels.web]`, or the first one."""
-    account = config.account(CHANNEL, DEFAULT_ACCOUNT)
-    own = account.agent if account else None
+    """Return the agent of the page, or the first one if the token is not for that."""
+    page = ChatPlace(CHANNEL, DEFAULT_ACCOUNT, "")
+    own = agent_of(config, page, NO_FACTS, is_group=False)
     return config.agent(own if own in config.agents else None)[0]

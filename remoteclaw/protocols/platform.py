@@ -67,6 +67,10 @@ class Incoming:
     chat: str
     thread: str | None = None
     is_group: bool = False
+    within: tuple[str, ...] | None = None
+    """In a group: the ids of what contains the chat, narrowest first, such as a category and a
+    server. They are keys of the setting `groups`, as the chat's id is. None if the report doesn't
+    say."""
     sender: str
     """The sender's id on the platform."""
     sender_name: str | None = None

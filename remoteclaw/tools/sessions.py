@@ -415,7 +415,7 @@ class WriteParams(Params):
     thread_id: Id | None = None
     """The thread or topic of the chat."""
     agent_id: Id | None = None
-    """The agent; else `main`, or the first agent if there is no `main`."""
+    """The agent; else the one that answers in the chat."""
     message_id: Id | None = None
     """The message's id: a second call with the same id does not send the message again."""
     files: Annotated[list[SentFile], Field(max_length=10)] = Field(default_factory=list)

@@ -10,6 +10,7 @@ import pytest
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.unreached import notice_of
+from remoteclaw.config.chats import NO_FACTS
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.fleet import keys
@@ -56,11 +57,11 @@ async def delivering(stack: Stack, chats: Chats) -> AsyncIterator[None]:
     stack.configure(channels={"telegram": settings}, requests={"chat": f"telegram:{REQUESTS}"})
     config = load_config(stack.home.config_file, {})
 
-    def notice(
+    async def notice(
         reply: Reply, failure: DeliveryFailure
     ) -> tuple[ChatPlace, Mapping[str, Any]] | None:
         place = ChatPlace("telegram", "default", reply.channel_id, reply.thread_id)
-        return notice_of(config, place, reply, failure)
+        return notice_of(config, NO_FACTS, place, reply, failure)
 
     reader = stack.fleet.replies.reader("telegram", "default")
     task = asyncio.create_task(relay(reader, chats, notice_of=notice))

@@ -49,7 +49,7 @@ OWN = {
     "agents": "name version program steers asides reportsCost explainsDenial resumes warning",
     "doctor": "host atMs findings",
     "policy explain": "subject isOwner requests tools",
-    "channel list": "account state name problem waiting accepted aside by standbys",
+    "channel list": "account state name agent groups problem waiting accepted aside by standbys",
     "replies list": "account isRead replies bytes oldestMs id sessionKey",
 }
 #: What differs between two results of the same method.

@@ -99,9 +99,7 @@ async def test_fleet_status_lists_running_and_standby_adapters(stack: Stack) -> 
         assert await first.claim()
         assert not await second.claim()
         running = await adapter()
-        (state,) = await configured_accounts(
-            stack.fleet.accounts, stack.fleet.replies, load_config(stack.home.config_file)
-        )
+        (state,) = await configured_accounts(stack.fleet, load_config(stack.home.config_file))
         await stack.fleet.accounts.leave(first)
         assert await second.claim()
         after = await adapter()

@@ -59,8 +59,8 @@ MUTANTS = (
     ),
     Mutant(
         "a pairing that is approved by a user who is no owner",
-        before='"[CODE]", scope="owner",',
-        after='"[CODE]",',
+        before='"[CODE | here as AGENT]", scope="owner",',
+        after='"[CODE | here as AGENT]",',
         test="test_only_owners_can_approve_a_code",
     ),
     Mutant(

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a group that an agent answers to which it does not belong",
+        before="(of_table.get(place.chat), facts.agent, *wider)",
+        after="(of_table.get(place.chat), *wider)",
+        test="test_two_groups_of_one_bot_belong_to_two_agents_in_two_workspaces",
+    ),
+    Mutant(
         "an agent that works where its identity files are",
         before=".is_relative_to(Path(state, AGENT_FILES))",
         after=".is_relative_to(Path(state, AGENT_FILES, 'x'))",

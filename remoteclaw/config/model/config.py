@@ -108,10 +108,11 @@ class Config(AskingSection):
             for id_ in sorted(channel.named_ids()):
                 if problem := id_problem(name, id_):
                     raise ValueError(f"{name} has {id_!r}, {problem}")
-            for account in accounts_of(channel).values():
-                if agents and account.agent is not None and account.agent not in agents:
+            accounts = [account.agent for account in accounts_of(channel).values()]
+            for agent in (*accounts, *(group.agent for group in channel.groups.values())):
+                if agents and agent is not None and agent not in agents:
                     names = ", ".join(map(repr, agents))
-                    raise ValueError(f"{name} has the agent {account.agent!r}: there are {names}")
+                    raise ValueError(f"{name} has the agent {agent!r}: there are {names}")
         return value
 
     def person_of(self, provider: str, id_: str) -> str:

@@ -58,9 +58,13 @@ class SenderConfig(Section):
 class GroupConfig(AskingSection):
     """Settings for a group chat, by the id that the platform assigned.
 
-    The table `*` is for all group chats without a table of their own.
+    The table of a category or server, by its id, is for all chats in it without a table of their
+    own, and the table `*` for all other group chats.
     """
 
+    agent: Annotated[str | None, BY_PEOPLE] = None
+    """The name of the agent that answers in the group. Without it, the agent is that of `/pair as
+    AGENT`, else that of the next wider table, and at last that of the account."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools the agent may use in the group."""
     requests: RequestsConfig = Field(default_factory=RequestsConfig)

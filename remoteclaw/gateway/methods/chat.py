@@ -24,12 +24,13 @@ from remoteclaw.errors import (
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.web import ChatEvent, chat_name
 from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.chat_targets import agent_at
 from remoteclaw.gateway.chats import event_payload, read_earlier
 from remoteclaw.gateway.methods.sessions import pause_of
 from remoteclaw.gateway.rights import check_sender
 from remoteclaw.host.terminal import shortened
 from remoteclaw.host.workspace_files import paths_like
-from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, SessionKey
+from remoteclaw.messages import DEFAULT_ACCOUNT, Attachment, ChatPlace, SessionKey
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.tools import chat as contract
@@ -97,9 +98,10 @@ async def _session(call: Call, params: contract.OpenChatParams) -> SessionKey:
                 return key
         return await call.fleet.sessions.key_of(params.session_key)
     if sender := params.sender:
-        name, _ = call.config.agent(params.agent_id)
         from_ = sender.from_ or call.conversations.person
         to = from_ if sender.to is None else sender.to
+        place = ChatPlace(sender.channel, sender.account, to)
+        name = await agent_at(call, params.agent_id, place, is_group=to != from_)
         return SessionKey(name, sender.channel, sender.account, to, from_, sender.thread_id)
     if params.conversation is not None:
         return await call.conversations.named(params.conversation)

@@ -52,9 +52,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     workers = await fleet.workers.list()
     count, busy = await fleet.sessions.busy(limit=MAX_SESSIONS)
     # The page's account is not configured; gateways deliver for it.
-    adapters = await configured_accounts(
-        fleet.accounts, fleet.replies, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),)
-    )
+    adapters = await configured_accounts(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
     counts = await fleet.sessions.counts()
     used = await fleet.usage.of_today(call.config.fleet.timezone)
     return contract.FleetResult(

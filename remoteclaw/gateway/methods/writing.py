@@ -9,9 +9,10 @@ from remoteclaw.commands.table import ALIASES, COMMANDS
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.chat_targets import agent_at
 from remoteclaw.gateway.rights import check_sender
 from remoteclaw.gateway.session_access import find_session, send_result, session_with_label
-from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
+from remoteclaw.messages import Attachment, ChannelMessage, ChatPlace, SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_message
 from remoteclaw.tasks.spawn import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
@@ -173,13 +174,15 @@ async def _write_as_sender(call: Call, params: contract.WriteParams) -> contract
         raise CallRefused(
             "INVALID_REQUEST", "sessions.write: toCaller is for messages to a sessionKey."
         )
-    name, _ = call.config.agent(params.agent_id)
+    to = params.from_ if params.to is None else params.to
+    place = ChatPlace(params.channel, params.account, to)
+    name = await agent_at(call, params.agent_id, place, is_group=to != params.from_)
     message = ChannelMessage.checked(
         # A repeated call sends the same message.
         id=params.message_id or f"call-{call.id}",
         text=params.message,
         from_=params.from_,
-        channel_id=params.from_ if params.to is None else params.to,
+        channel_id=to,
         provider=params.channel,
         account=params.account,
         thread_id=params.thread_id,
