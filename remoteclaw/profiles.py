@@ -96,11 +96,17 @@ def profile_of(channel: str) -> ChannelProfile:
     return known.profile if known else _UNKNOWN
 
 
-def id_problem(channel: str, id_: str, noun: Literal["id", "chat", "person"] = "id") -> str:
-    """Return why an id isn't that of a `noun` of a channel, as the end of a sentence, else ""."""
+def id_problem(
+    channel: str, id_: str, noun: Literal["id", "chat", "group", "person"] = "id"
+) -> str:
+    """Return why an id isn't that of a `noun` of a channel, as the end of a sentence, else "".
+
+    A `group` is a key of the setting `groups`, so it may also be what contains chats.
+    """
     profile = profile_of(channel)
     form = (profile.person_form if noun == "person" else None) or profile.id_form
-    is_one = form is None or re.fullmatch(form, id_) is not None
+    forms = [form, profile.container_form if noun == "group" else None]
+    is_one = form is None or any(each and re.fullmatch(each, id_) for each in forms)
     if not is_one and form == WEB.person_form:
         return f"which is no {noun} there: write {channel}:{ADMIN}{id_} or {channel}:{USER}{id_}"
     return "" if is_one else f"which is no {noun} there: ids have the form {form}"

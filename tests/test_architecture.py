@@ -314,6 +314,7 @@ READS_CHAT_OF_KEY = {
     "commands/cron.py": "lists jobs with the chats that they write to",
     "channels/task_progress.py": "the session above all tasks may have no turn now",
     "fleet/budgets/": "a request about a budget has no turn",
+    "fleet/chats.py": "a session has the rights of its own chat",
     "fleet/sessions/task_tree.py": "the session above all tasks may have no turn now",
     "fleet/sessions/records.py": "forgets the history of the chat, long after its turns",
     "fleet/replies/replies.py": "counts what `/stop` drops, of all turns of a session",

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from remoteclaw.config.chats import NO_FACTS, ChatFacts
 from remoteclaw.config.model import AccountConfig, Config
-from remoteclaw.config.tool_lists import most_specific
 from remoteclaw.config.tool_policy import Subject, is_owner
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.pairings import Pairings
@@ -84,8 +83,7 @@ class Access:
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
 
     def _requires_mention(self, group: str) -> bool:
-        groups = self.config.channel(self.provider).groups
-        match = most_specific(groups, group, *self.facts.within)
+        match = self.config.channel(self.provider).group_of(group)
         return match is None or match[1].require_mention
 
     async def move(self, incoming: Incoming) -> None:

@@ -113,9 +113,10 @@ class Arrival(Report):
         first_id = await access.first_id(incoming)
         place = ChatPlace(context.provider, context.account, first_id)
         facts = await context.fleet.chats.facts(place, is_group=incoming.is_group)
-        known = facts.within if incoming.within is None else incoming.within
-        access = replace(access, facts=replace(facts, within=known))
-        if known != facts.within and await access.has_access(first_id):
+        known = facts.within if incoming.within is None else tuple(incoming.within)
+        config = access.config.knowing(place, known)
+        access = replace(access, config=config, facts=replace(facts, within=known))
+        if known != facts.within and (facts.within or await access.has_access(first_id)):
             await context.fleet.chats.note_within(place, known)
         if first_id == incoming.chat:
             return self, access

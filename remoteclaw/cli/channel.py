@@ -109,7 +109,7 @@ def _to_json(state: "AccountState") -> dict[str, Any]:
 @json_option
 @with_fleet
 async def list_channels(fleet: "Fleet", as_json: bool) -> None:
-    """List the configured accounts and their groups, with the state and agent of each."""
+    """List the configured accounts with their state, and their groups."""
     from remoteclaw.fleet.account_states import configured_accounts
 
     states = await configured_accounts(fleet, load()[1])

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load
+from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import echo, echo_json, json_option, print_table
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import ConfigError, RedisUnavailable
 
 if TYPE_CHECKING:
+    from remoteclaw.config.chats import ChatFacts
     from remoteclaw.config.model import Config
+    from remoteclaw.messages import ChatPlace
 
 
 @click.group()
@@ -19,8 +21,9 @@ def policy() -> None:
 
 
 @policy.command()
-@click.option("--agent", default=None, help="Agent. [default: main, or the only one]")
+@click.option("--agent", default=None, help="Agent. [default: the one that answers in the chat]")
 @click.option("--channel", default="web", show_default=True, help="Kind of channel.")
+@click.option("--account", default="default", show_default=True, help="Account of the channel.")
 @click.option(
     "--from",
     "senders",
@@ -41,6 +44,7 @@ def policy() -> None:
 def explain(
     agent: str | None,
     channel: str,
+    account: str,
     senders: tuple[str, ...],
     chat: str | None,
     is_group: bool,
@@ -53,9 +57,10 @@ def explain(
     """
     from remoteclaw.channels.web.profile import person_id
     from remoteclaw.channels.web.settings import own_name
+    from remoteclaw.config.chats import NO_FACTS, agent_of
     from remoteclaw.config.requests import request_settings
     from remoteclaw.config.tool_policy import SessionLimits, Subject, is_owner, rule_on_tools
-    from remoteclaw.messages import SessionKey
+    from remoteclaw.messages import ChatPlace, SessionKey
     from remoteclaw.tools.catalog import TOOLS
 
     if is_group and chat is None:
@@ -63,17 +68,20 @@ def explain(
     _, config = load()
     _require_channel(config, channel)
     senders = senders or (person_id(own_name(config), is_admin=True),)
+    place = ChatPlace(channel, account, senders[0] if chat is None else chat)
+    facts = _facts(place) if is_group else NO_FACTS
+    config = config.knowing(place, facts.within)
     subject = Subject(
-        agent=config.agent(agent)[0],
+        agent=config.agent(agent or agent_of(config, place, facts, is_group=is_group))[0],
         channel=channel,
-        chat_id=senders[0] if chat is None else chat,
+        chat_id=place.chat,
         is_group=is_group,
         senders=senders,
         limits=SessionLimits(depth=depth),
     )
     user = senders[0] if is_group else subject.chat_id
     requests = request_settings(
-        config, SessionKey(subject.agent, channel, "default", subject.chat_id, user)
+        config, SessionKey(subject.agent, channel, account, subject.chat_id, user)
     )
     rulings = rule_on_tools(config, subject, TOOLS.values())
     if as_json:
@@ -103,6 +111,17 @@ def explain(
     print_table(("TOOL", "ALLOWED", "RULE"), rows)
     echo("")
     echo(f"Requests to people: {requests}.")
+
+
+def _facts(group: "ChatPlace") -> "ChatFacts":
+    """Return what is known of a group; nothing while RemoteClaw doesn't run."""
+    from remoteclaw.config.chats import NO_FACTS
+
+    try:
+        facts: ChatFacts = on_fleet(lambda fleet: fleet.chats.facts(group, is_group=True))
+    except RedisUnavailable:
+        return NO_FACTS
+    return facts
 
 
 def _require_channel(config: "Config", name: str) -> None:

@@ -117,6 +117,7 @@ async def answer_request(
     """
     if request.is_plan and verdict == "deny" and words:
         verdict = "words"  # the agent has to change the plan, so even a late answer starts a turn
+    config = await requests.chats.config_of(config, request.session)
     if not may_answer(config, request.session, by, request.people, is_owner=is_owner):
         is_one_of_many = request_settings(config, request.session).who == "sender" and (
             by in request.people

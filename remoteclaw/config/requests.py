@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from remoteclaw.config.model import Budget, Config, RequestsConfig
-from remoteclaw.config.tool_lists import most_specific, quoted
+from remoteclaw.config.tool_lists import quoted
 from remoteclaw.config.tool_policy import is_owned_by
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import EVERYONE, ChatPlace, SessionKey
@@ -117,7 +117,7 @@ def _names_no_owner(config: Config, who: str | Sequence[str] | None) -> bool:
 def _merged_settings(config: Config, session: SessionKey) -> RequestSettings:
     channel = config.channel(session.provider)
     is_direct = session.user == session.channel_id
-    group = None if is_direct else most_specific(channel.groups, session.channel_id)
+    group = None if is_direct else channel.group_of(session.channel_id)
     agent = config.agents.get(session.agent)  # None if it is no longer configured
     sections = (config, agent, channel, group and group[1])
     tables = [section.requests for section in sections if section]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from remoteclaw.config.model import Config, Profile, SenderConfig, ToolsConfig
+from remoteclaw.config.model.section import most_specific
 from remoteclaw.errors import ConfigError, did_you_mean
 from remoteclaw.tools.base import Tool
 from remoteclaw.tools.catalog import TOOLS
@@ -111,12 +112,6 @@ def sender_table(
     if match := most_specific(senders, sender):
         name, settings = match
         yield ToolsTable(f"{key}.senders.{quoted(name)}.tools", settings.tools)
-
-
-def most_specific(tables: Mapping[str, _T], *ids: str | None) -> tuple[str, _T] | None:
-    """Return the name and the table of the first id that has one, else of `*`; None for none."""
-    name = next((id_ for id_ in (*ids, "*") if id_ is not None and id_ in tables), None)
-    return None if name is None else (name, tables[name])
 
 
 def _all_tables(config: Config) -> Iterator[ToolsTable]:

@@ -13,14 +13,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from remoteclaw.config.model import ChannelConfig, Config
-from remoteclaw.config.tool_lists import (
-    StepVerdict,
-    ToolsTable,
-    entry_for,
-    most_specific,
-    quoted,
-    sender_table,
-)
+from remoteclaw.config.tool_lists import StepVerdict, ToolsTable, entry_for, quoted, sender_table
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.tools.base import Tool
@@ -340,7 +333,7 @@ def _channel_tables(
     """Yield the tables that apply to a sender on a channel, the channel's own first."""
     key = f"channels.{subject.channel}"
     yield ToolsTable(f"{key}.tools", channel.tools)
-    if subject.is_group and (found := most_specific(channel.groups, subject.chat_id)):
+    if subject.is_group and (found := channel.group_of(subject.chat_id)):
         chat, group = found
         group_key = f"{key}.groups.{quoted(chat)}"
         yield from sender_table(group_key, group.senders, sender)

@@ -12,7 +12,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.pairings import field_of
 from remoteclaw.fleet.turns.inbound import APPEND_S
-from remoteclaw.messages import ChatPlace
+from remoteclaw.messages import ChatPlace, SessionKey
 
 
 class Chats:
@@ -28,6 +28,20 @@ class Chats:
         """
         facts = await self.facts(place, is_group=is_group)
         return agent_of(config, place, facts, is_group=is_group)
+
+    async def config_of(self, config: Config, session: SessionKey) -> Config:
+        """Return the configuration that knows what contains the chat of a session.
+
+        Whoever decides about a session by the tables of `groups` needs it.
+        Raises `RedisUnavailable` and `RedisRefused`.
+        """
+        channel = config.channels.get(session.provider)
+        is_group = session.user != session.channel_id
+        wider = channel.groups.keys() - {"*"} if channel and is_group else ()
+        if not wider or session.channel_id in wider:
+            return config  # no table is for what contains the chat
+        facts = await self.facts(session.place, is_group=True)
+        return config.knowing(session.place, facts.within)
 
     async def facts(self, place: ChatPlace, *, is_group: bool) -> ChatFacts:
         """Return what is known of a chat; of a direct chat nothing is kept.

@@ -96,7 +96,8 @@ class Dispatcher:
         if isinstance(principal, Operator):
             return [tool for tool in self._tools.values() if may_call(principal, tool)]
         assert caller is not None, "an agent has a session"
-        shown = self._shown(caller)
+        config = await self._fleet.chats.config_of(self._config(), caller.session)
+        shown = self._shown(caller, config)
         return [tool for name, tool in self._tools.items() if name in shown]
 
     async def call(
@@ -121,8 +122,11 @@ class Dispatcher:
             raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
         with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
-            self._authorize(principal, caller, method)
-            checked_params, config = checked(method, params, caller), self._config()
+            config = self._config()
+            if caller:
+                config = await self._fleet.chats.config_of(config, caller.session)
+            self._authorize(principal, caller, method, config)
+            checked_params = checked(method, params, caller)
             agent_scope = AgentScope.of(principal, self._fleet, config)
             if agent_scope:
                 await agent_scope.check(method, checked_params, session_key)
@@ -161,7 +165,9 @@ class Dispatcher:
             return None
         return caller
 
-    def _authorize(self, principal: Principal, caller: Caller | None, method: Method) -> None:
+    def _authorize(
+        self, principal: Principal, caller: Caller | None, method: Method, config: Config
+    ) -> None:
         """Raise `CallRefused` unless the principal may call the method now."""
         if isinstance(principal, Operator):
             if not principal.has(method.scope):
@@ -177,17 +183,17 @@ class Dispatcher:
             raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
-        check_allowed(self._config(), caller, method)
-        check_branch(self._config(), caller, method)
+        check_allowed(config, caller, method)
+        check_branch(config, caller, method)
 
-    def _shown(self, caller: Caller) -> frozenset[str]:
+    def _shown(self, caller: Caller, config: Config) -> frozenset[str]:
         """Return the names of tools that are granted to an agent's process and still listed."""
         if caller.grant is None:
             return frozenset()
         tools = self._tools.values()
         try:
             session, limits = caller.state.launch_of
-            still_listed = listed_tools(self._config(), session, tools, limits)
+            still_listed = listed_tools(config, session, tools, limits)
         except ConfigError:  # the agent is not configured any more
             return frozenset()
         return still_listed & caller.grant.tools

@@ -60,6 +60,9 @@ class ChannelProfile:
     direct chat has another id."""
     id_form: str | None = None
     """A regular expression that matches ids of people and chats; None if names look the same."""
+    container_form: str | None = None
+    """A regular expression that matches ids of what contains chats, such as a category or a server;
+    None if nothing does."""
     person_form: str | None = None
     """A regular expression that matches ids of people, if it is narrower than `id_form`."""
     orders_ids: bool = False

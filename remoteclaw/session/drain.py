@@ -76,16 +76,17 @@ class Drain:
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
         if lease is None:
             return
-        bridge = open_bridge(self._fleet.blobs, lease, self._config, self._home, self._hooks)
         try:
+            config = await self._fleet.chats.config_of(self._config, lease.session)
+            bridge = open_bridge(self._fleet.blobs, lease, config, self._home, self._hooks)
             try:
                 left_terminal = await end_left_terminal(lease)
                 terminals = self._fleet.terminals
-                opening = TerminalOpening(terminals, lease, bridge, self._config, self._home)
-                runner = TurnRunner(lease, bridge, self._config, terminals, opening, left_terminal)
+                opening = TerminalOpening(terminals, lease, bridge, config, self._home)
+                runner = TurnRunner(lease, bridge, config, terminals, opening, left_terminal)
                 idle = IdleTime(
                     self._fleet.requests,
-                    self._config,
+                    config,
                     lease,
                     bridge,
                     runner.agent_caller,

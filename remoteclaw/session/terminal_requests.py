@@ -78,7 +78,8 @@ class TerminalRequests:
 
     async def _ask(self, name: str, event: PermissionEvent) -> str:
         """Ask people; return the state of the request, or "nobody" if no one can be asked."""
-        config, session, place = self._config(), self._held.session, self._held.place
+        session, place = self._held.session, self._held.place
+        config = await self._stored.chats.config_of(self._config(), session)
         if not can_be_asked(config, session, place.people):
             return "nobody"
         event = as_shown(replace(event, workspace=place.cwd), Scrubber(secrets_of(config)))

@@ -1,14 +1,19 @@
 """A group for each project: one bot, whose groups have agents of their own."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from remoteclaw.commands.answers import NOT_YOURS
+from remoteclaw.errors import CallRefused
 from remoteclaw.messages import SessionKey
-from tests.support.bridges import script
+from tests.support.bridges import claude_script, script
+from tests.support.channel import TestChannel
 from tests.support.cli import run
 from tests.support.stack import Stack
+from tests.support.tasks import entries, take_up
 from tests.support.telegram import TelegramBot
 from tests.support.telegram.channel import ANN, Channel
 from tests.support.waiting import eventually
@@ -21,6 +26,13 @@ while True:
     said = turn()['prompt'].splitlines()[-1]
     say(type='text', text=f'{os.path.basename(os.getcwd())} heard {said}')
     say(type='done')
+"""
+
+#: Asks for a permission.
+ASKS = """
+echo(heard())
+asks('1', 'Bash', dict(command='git push'))
+heard('control_response')
 """
 
 
@@ -72,3 +84,58 @@ async def test_two_groups_of_one_bot_belong_to_two_agents_in_two_workspaces(
     ]
     sessions = {view.key for view in await stack.fleet.sessions.list(limit=9)}
     assert SessionKey("ledger", "telegram", "default", str(BOOKS), "*") in sessions
+
+
+async def test_the_table_of_a_server_is_for_the_chats_in_it(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Its rights apply also where no report of the platform says what contains the chat."""
+    channel = TestChannel.installed(monkeypatch, stack)
+    request.addfinalizer(channel.end)
+    requests = {"who": ["test:bo"], "chat": "test:desk"}
+    server = {"agent": "web", "tools": {"deny": ["sessions_list"]}, "requests": requests}
+    groups = {"guild:1": server, "own": {}}
+    about = {"directory": str(stack.home.path / "platform"), "owners": ["alice"], "groups": groups}
+    asking = {"runtime": "claude", "command": list(claude_script(directory, ASKS))}
+    stack.configure(channels={"test": about}, agents={"web": asking})
+    room, own = (SessionKey("web", "test", "default", chat, "*") for chat in ("room", "own"))
+    channel.start()
+    within = ("category:2", "guild:1")
+    channel.platform.say("elsewhere", "bo", "hello", within=("guild:3",))
+    channel.platform.say("own", "bo", "hello", within=within)
+    channel.platform.say("room", "bo", "hello", within=within)
+    await eventually(lambda: is_waiting(stack, own))
+    await eventually(lambda: is_waiting(stack, room))
+    channel.platform.say("room", "bo", "this report does not say where the room is")
+    await eventually(lambda: is_waiting(stack, room, count=2))
+
+    keys = {view.key for view in await stack.fleet.sessions.list(limit=9)}
+    assert keys == {room, own}, "a table without an agent does not take it away"
+    for session, is_allowed in ((own, True), (room, False)):
+        turn = await take_up(stack, session)
+        listed = {tool.tool for tool in await turn.gateway.tools(turn.agent)}
+        assert ("sessions_list" in listed) is is_allowed
+        with contextlib.nullcontext() if is_allowed else pytest.raises(CallRefused, match="policy"):
+            await turn.call("sessions_list")
+        await turn.finish()
+        await turn.lease.release()
+    explain = ("policy", "explain", "--channel", "test", "--group", "--from", "bo")
+    explained = run(stack, *explain, "--chat", "room").stdout
+    assert 'channels.test.groups."guild:1".tools.deny has "sessions_list"' in explained
+    assert "Requests to people: test:bo may answer" in explained
+    await stack.start_worker()
+    await eventually(lambda: "git push" in "\n".join(channel.texts("desk")))
+    (asked,) = await stack.fleet.requests.waiting()
+    channel.platform.say("desk", "cid", f"/allow {asked.id}", within=within)
+    await eventually(lambda: NOT_YOURS in channel.texts("desk"))
+    channel.platform.say("desk", "bo", f"/allow {asked.id}", within=within)
+
+    async def is_allowed_now() -> bool:
+        return not await stack.fleet.requests.waiting()
+
+    await eventually(is_allowed_now)
+
+
+async def is_waiting(stack: Stack, session: SessionKey, count: int = 1) -> bool:
+    """Whether so many messages wait in a session."""
+    return len(await entries(stack, session)) == count

@@ -30,7 +30,10 @@ class ChatConfig(ChannelConfig, ChatAccount):
     accounts: Annotated[dict[str, ChatAccount], BY_PEOPLE] = Field(default_factory=dict)
 
 
-CHAT = Channel(profile=ChannelProfile(id_form="[0-9]+"), settings=f"{__name__}:ChatConfig")
+CHAT = Channel(
+    profile=ChannelProfile(id_form="[0-9]+", container_form="guild:[0-9]+"),
+    settings=f"{__name__}:ChatConfig",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +79,9 @@ def test_a_channel_without_a_token_has_only_its_named_accounts(home: Home) -> No
         ("[channels.chat]\ntoken = 'x'\ntoken_env = 'Y'", "more than one of token, token_env and"),
         ("[channels.chat.accounts.default]\ntoken = 'x'", "accounts.default, which is the account"),
         ("[channels.chat]\ntoken = 'x'\nagent = 'max'", "has the agent 'max': there are 'main'"),
+        ("[channels.chat.groups.1]\nagent = 'max'", "has the agent 'max': there are 'main'"),
+        ("[channels.chat.groups.'guild:1'.senders.'guild:2']", "'guild:2', which is no id there"),
+        ("[channels.chat.groups.'server:1']", "'server:1', which is no group there"),
         ("[channels.chat]\ntoken = 7", "[channels.chat] token is not valid"),
     ],
 )

@@ -35,7 +35,7 @@ SHOWN = {
     *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
-    *("JwtConfig.secret_file", "JwtConfig.agents"),
+    *("GroupConfig.agent", "JwtConfig.secret_file", "JwtConfig.agents"),
     *("RequestsConfig.chat", "RequestsConfig.thread"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),

@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "a name that is accepted as an id",
-        before="if problem := id_problem(name, id_):",
+        before='if problem := id_problem(name, id_, "group" if id_ in channel.groups else "id"):',
         after="if problem := False:",
         test="test_a_channel_with_an_id_form_refuses_other_ids",
     ),

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a chat that the table of its server does not limit",
+        before="return config.knowing(session.place, facts.within)",
+        after="return config",
+        test="test_the_table_of_a_server_is_for_the_chats_in_it",
+    ),
+    Mutant(
         "entries that are answered again because they were prefetched",
         before="self.prefetched_entries = None",
         after="pass",

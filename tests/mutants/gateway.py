@@ -395,7 +395,7 @@ MUTANTS = (
     ),
     Mutant(
         "a listed tool that works although the policy denies it",
-        before="check_allowed(self._config(), caller, method)",
+        before="check_allowed(config, caller, method)",
         after="pass",
         test="test_a_refusal_is_a_tool_error_that_a_model_can_read",
     ),

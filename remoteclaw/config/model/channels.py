@@ -6,12 +6,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from remoteclaw.config.model.requests import AskingSection, RequestsConfig
-from remoteclaw.config.model.section import MAX_NUMBER, Section, check_ids, check_names
+from remoteclaw.config.model.section import (
+    MAX_NUMBER,
+    Section,
+    check_ids,
+    check_names,
+    most_specific,
+)
 from remoteclaw.config.model.sessions import ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET, declared, fields
@@ -87,6 +93,19 @@ class ChannelConfig(AskingSection):
     def named(name: str) -> "type[ChannelConfig]":
         """Return the model of a channel's settings; raises `ConfigError` if it can't be loaded."""
         return _settings_model(name)
+
+    _within: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
+    """What contains chats, narrowest first, by the chat's id: facts, which are in no file."""
+
+    def knowing(self, chat: str, within: tuple[str, ...]) -> Self:
+        """Return the settings with the ids of what contains a chat, narrowest first."""
+        known = self.model_copy()
+        known._within = {**self._within, chat: within}
+        return known
+
+    def group_of(self, chat: str) -> tuple[str, GroupConfig] | None:
+        """Return the name and the table that apply to a group chat; None if there is none."""
+        return most_specific(self.groups, chat, *self._within.get(chat, ()))
 
     @field_validator("attachment_types")
     @classmethod

@@ -21,7 +21,7 @@ from remoteclaw.config.model.terminals import TerminalsConfig
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import SHOWN_CHARS, ChatKind, SessionKey, channel_name, person
+from remoteclaw.messages import SHOWN_CHARS, ChatKind, ChatPlace, SessionKey, channel_name, person
 from remoteclaw.profiles import id_problem, profile_of, runs_in_gateway
 
 #: The settings of a channel whose defaults are in its profile instead of in `ChannelConfig`.
@@ -106,7 +106,7 @@ class Config(AskingSection):
         for name, channel in value.items():
             channel_name(name)
             for id_ in sorted(channel.named_ids()):
-                if problem := id_problem(name, id_):
+                if problem := id_problem(name, id_, "group" if id_ in channel.groups else "id"):
                     raise ValueError(f"{name} has {id_!r}, {problem}")
             accounts = [account.agent for account in accounts_of(channel).values()]
             for agent in (*accounts, *(group.agent for group in channel.groups.values())):
@@ -143,6 +143,16 @@ class Config(AskingSection):
     def channel_of(self, session: SessionKey) -> ChannelConfig:
         """Return the settings of the channel of a session."""
         return self.channel(session.provider)
+
+    def knowing(self, place: ChatPlace, within: tuple[str, ...]) -> "Config":
+        """Return the configuration with the ids of what contains a chat, narrowest first.
+
+        The tables of `groups` for these ids then apply to the chat.
+        """
+        if not within or place.provider not in self.channels:
+            return self
+        channel = self.channels[place.provider].knowing(place.chat, within)
+        return self.model_copy(update={"channels": {**self.channels, place.provider: channel}})
 
     def queue_of(self, session: SessionKey, own: QueueOverride | None) -> QueueConfig:
         """Return the queue settings of a session, which may have some of its `own`."""

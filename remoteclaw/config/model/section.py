@@ -1,6 +1,6 @@
 """Shared parts of the configuration's sections: base class, bounds, declarations and checks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, ValidationInfo, field_validator
@@ -66,3 +66,9 @@ def check_ids(value: Iterable[str]) -> None:
                 f"has {entry!r}, which is no id: write the id that the platform assigned, "
                 "because names change hands"
             )
+
+
+def most_specific(tables: Mapping[str, _T], *ids: str | None) -> tuple[str, _T] | None:
+    """Return the name and the table of the first id that has one, else of `*`; None for none."""
+    name = next((id_ for id_ in (*ids, "*") if id_ is not None and id_ in tables), None)
+    return None if name is None else (name, tables[name])

@@ -20,6 +20,7 @@ from remoteclaw.fleet.budgets.standing import (
     of_reached,
     standings,
 )
+from remoteclaw.fleet.chats import Chats
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.requests.card import make_card, request_args
@@ -52,6 +53,7 @@ class Budgets:
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
         self._waker = waker
+        self._chats = Chats(scripts)
 
     async def reached(self, applied: Sequence[AppliedBudget]) -> Standing | None:
         """Return the first of these budgets whose limit is reached."""
@@ -126,7 +128,7 @@ class Budgets:
         `session` has reached the limit, or is the conversation of the task that has.
         """
         applied, end = standing.applied, end_of(standing.applied, config.fleet.timezone)
-        chat = owners_place(config, session)
+        chat = owners_place(await self._chats.config_of(config, session), session)
         what = words.spent_text(standing, session)
         request = Request(
             id=id_of("budget", standing.id, str(standing.halves)),
@@ -158,7 +160,7 @@ class Budgets:
 
     async def warn(self, config: Config, standing: Standing, session: SessionKey) -> None:
         """Tell owners that most of a budget is spent, once."""
-        place = owners_place(config, session)
+        place = owners_place(await self._chats.config_of(config, session), session)
         if place is None:
             return
         text = words.WARNING.format(what=words.spent_text(standing, session))

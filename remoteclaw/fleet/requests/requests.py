@@ -15,6 +15,7 @@ from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
+from remoteclaw.fleet.chats import Chats
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lua import Values
 from remoteclaw.fleet.memories import Memories
@@ -36,6 +37,7 @@ class Requests:
         self._waker = waker
         self._blobs = blobs
         self.memories = memories
+        self.chats = Chats(scripts)
 
     async def full_text(self, request: Request) -> str:
         """Return the complete text of `request.what`, even if the request shows it shortened."""
