@@ -1,4 +1,4 @@
-"""The table of chat commands, and the handling of messages that may be commands."""
+"""The table of chat commands, with the handlers of the simplest ones."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,6 @@ from typing import Literal
 
 from remoteclaw.commands import allow_deny, cron, diff, memory, pair, resume, settings, status
 from remoteclaw.commands.call import CommandCall, CommandReply
-from remoteclaw.commands.parse import parse, unescaped
-from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.runtimes import COMPACT, create_cli_runtime
 
 Scope = Literal["everyone", "owner"]
@@ -66,9 +64,10 @@ async def _stop(call: CommandCall) -> CommandReply:
 
 
 async def _new(call: CommandCall) -> CommandReply:
-    if not call.may_end_all:
+    if call.may_end_all:
+        await call.fleet.inbound.end_conversation(call.session, "new", call=call.id)
+    elif await call.fleet.sessions.exists(call.session):
         return CommandReply(FOR_OWNERS)
-    await call.fleet.inbound.end_conversation(call.session, "new", call=call.id)
     return CommandReply("A new conversation.", forward=call.arguments)
 
 
@@ -88,16 +87,6 @@ async def _compact(call: CommandCall) -> CommandReply:
         command = f"{COMPACT} {call.arguments if keeps else ''}".strip()
         return CommandReply(text, forward=command, is_for_cli=True)
     return CommandReply(NO_SUMMARIES.format(runtime=call.runtime))
-
-
-async def _forward_to_cli(name: str, call: CommandCall) -> CommandReply:
-    """Forward an owner's unknown command to the agent's CLI, if the CLI has commands."""
-    if create_cli_runtime(call.runtime).capabilities.takes_commands:
-        return CommandReply("", forward=f"/{name} {call.arguments}".strip(), is_for_cli=True)
-    return CommandReply(
-        f"There is no command /{name}, and {call.runtime} has none of its own here. /help lists "
-        f"the commands; //{name} sends it to the agent as text."
-    )
 
 
 COMMANDS: Mapping[str, CommandSpec] = {
@@ -221,59 +210,3 @@ def help_text(*, is_owner: bool, has_several: bool) -> str:
     cli = "Other commands are sent to the agent's CLI. " if is_owner else ""
     escape = "To send a text that begins with a slash to the agent, write two slashes."
     return "\n".join([*lines, "", f"{cli}{escape}"])
-
-
-async def run_command(name: str, call: CommandCall) -> CommandReply | None:
-    """Run the command `name` and return its reply.
-
-    Return None if the message is text for the agent: an unknown command of a person who is no
-    owner. Raises `RedisUnavailable` and `RedisRefused`; any other error becomes the reply.
-    """
-    spec = COMMANDS.get(ALIASES.get(name, name))
-    if spec is None:
-        return await _forward_to_cli(name, call) if call.is_owner else None
-    if spec.scope == "owner" and not call.is_owner:
-        return CommandReply(f"/{spec.name} is for owners of this installation.")
-    try:
-        return await spec.handler(call)
-    except (RedisUnavailable, RedisRefused):
-        raise
-    except RemoteClawError as error:
-        return CommandReply(str(error))
-
-
-@dataclass(frozen=True, slots=True)
-class MessageOutcome:
-    """The outcome of a message that may have been a command."""
-
-    reply: CommandReply | None
-    """The reply to the command; None if the message was none."""
-    text: str
-    """The text to send to the agent; empty if there is none."""
-    is_command: bool | None
-    """Whether `text` is a command of the agent's CLI; None if the queue decides that."""
-
-
-async def handle_message(
-    text: str, call_of: Callable[[str], CommandCall], *, has_files: bool
-) -> MessageOutcome:
-    """Run the message `text` if it is a command or answers a request.
-
-    `call_of` returns the call for a command's arguments. Raises `RedisUnavailable` and
-    `RedisRefused`.
-    """
-    command = parse(text)
-    if has_files:  # a caption may begin with /new, which the queue handles
-        if not command or ALIASES.get(command.name, command.name) not in ("new", "stop"):
-            return MessageOutcome(None, unescaped(text), False)
-        if call_of(command.arguments).may_end_all:
-            return MessageOutcome(None, text, None)
-        refusal = NOT_YOURS if command.name == "stop" else FOR_OWNERS
-        return MessageOutcome(CommandReply(refusal), text, False)
-    if command:
-        reply = await run_command(command.name, call_of(command.arguments))
-    else:
-        reply = await allow_deny.answer_by_message(text.strip(), call_of(""))
-    if reply is None:
-        return MessageOutcome(None, unescaped(text), False)
-    return MessageOutcome(reply, reply.forward, reply.is_for_cli)

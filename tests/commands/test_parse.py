@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoteclaw.commands.parse import ParsedCommand, parse, unescaped
+from remoteclaw.commands.parse import ParsedCommand, is_plain_command, parse, unescaped
 from tests.support.rows import for_each
 
 
@@ -18,6 +18,8 @@ from tests.support.rows import for_each
         ("stop", ParsedCommand("stop")),
         ("Stop!", ParsedCommand("stop")),
         (" stop. ", ParsedCommand("stop")),
+        ("!status", ParsedCommand("status")),
+        (" !CLEAR now", ParsedCommand("clear", "now")),
     ],
 )
 def test_a_chat_command_is_parsed(text: str, command: ParsedCommand) -> None:
@@ -41,6 +43,10 @@ def test_a_chat_command_is_parsed(text: str, command: ParsedCommand) -> None:
         "full stop",
         "/" + "x" * 33,
         "/new@not-a-bot",
+        "!unknown-one",
+        "!!status",
+        "! status",
+        "!status!",
     ],
 )
 def test_other_text_is_not_parsed_as_a_command(text: str) -> None:
@@ -53,3 +59,20 @@ def test_other_text_is_not_parsed_as_a_command(text: str) -> None:
 )
 def test_two_slashes_become_one_for_the_agent(text: str, sent: str) -> None:
     assert unescaped(text) == sent
+
+
+@for_each(
+    ("text", "is_plain"),
+    [
+        ("/status", True),
+        ("!stop", True),
+        (" /clear now", True),
+        ("stop", False),
+        ("/unknown-one", False),
+        ("/status@its_bot", False),
+        ("say /status", False),
+        ("", False),
+    ],
+)
+def test_a_known_command_that_names_no_bot_is_plain(text: str, is_plain: bool) -> None:
+    assert is_plain_command(text) == is_plain

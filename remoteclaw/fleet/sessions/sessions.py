@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import orjson
 
+from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.tool_policy import SessionLimits
 from remoteclaw.errors import NotFound
@@ -18,6 +19,7 @@ from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.sessions.state import IS_QUIET, MODEL, PROJECT, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.turns.caller import call_name
 from remoteclaw.fleet.turns.calls import CALL_MS
+from remoteclaw.fleet.turns.inbound import APPEND_S
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF, Conversation
@@ -159,6 +161,13 @@ class Sessions:
             for key, agent in await self._fields(newest, ["key", "agent_process"])
             if key and agent
         }
+
+    async def exists(self, session: SessionKey) -> bool:
+        """Return whether a session has had a message within 8 days."""
+        score = await self._scripts.call(
+            self._scripts.client.zscore, keys.SESSIONS, session.sid, deadline=boottime() + APPEND_S
+        )
+        return score is not None
 
     async def view(self, sid: str) -> SessionView | None:
         """Return a session; None if its state has expired."""
