@@ -3,12 +3,15 @@
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
+from remoteclaw import commands
 from remoteclaw.config.chats import NO_FACTS, ChatFacts
-from remoteclaw.config.model import AccountConfig, Config
+from remoteclaw.config.model import AccountConfig, Config, GroupConfig, Threads
 from remoteclaw.config.tool_policy import Subject, is_owner
 from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.pairings import Pairings
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Incoming
 
 log = logging.getLogger(__name__)
@@ -76,15 +79,55 @@ class Access:
         A group gets access as a whole. The rights of each sender decide what a message may do.
         """
         if await self.has_access(incoming.chat):
-            is_overheard = not incoming.is_for_us and self._requires_mention(incoming.chat)
+            is_overheard = not incoming.is_for_us and self.requires_mention(incoming) is not False
             return Verdict.NOT_FOR_US if is_overheard else Verdict.ADMITTED
         if not incoming.is_for_us:
             return Verdict.IGNORED
         return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
 
-    def _requires_mention(self, group: str) -> bool:
-        match = self.config.channel(self.provider).group_of(group)
-        return match is None or match[1].require_mention
+    def requires_mention(self, incoming: Incoming) -> bool | Literal["start"]:
+        """Return whether the agent gets only messages to it in the group of `incoming`.
+
+        "start": also all messages of threads in which it has a session.
+        """
+        return self._group(incoming).require_mention
+
+    def threads(self, incoming: Incoming) -> Threads:
+        """Return which threads have a session of their own in the chat of `incoming`."""
+        assert self.settings is not None, "the access check requires the account's settings"
+        group = self._group(incoming)
+        chosen = (group.threads if incoming.is_group else None) or self.settings.threads
+        if chosen is None and group.require_mention is not False:
+            chosen = "auto"
+        can_open = profile_of(self.provider).opens_threads
+        return "platform" if chosen is None or (chosen == "auto" and not can_open) else chosen
+
+    def may_follow(self, incoming: Incoming) -> bool:
+        """Whether a message is in a thread in which a session makes it one to the agent.
+
+        An edit without the mention of the message that has opened a thread takes that back.
+        """
+        is_in_thread = incoming.is_group and incoming.thread not in (None, incoming.replaces)
+        has_session = is_in_thread and self.threads(incoming) != "off"
+        return has_session and self.requires_mention(incoming) == "start"
+
+    async def opens_thread(self, incoming: Incoming) -> bool:
+        """Whether a message of a group opens a thread of its own.
+
+        Commands don't, except `/new` with a text: they are about what the chat has already.
+        """
+        if incoming.thread is not None or not (incoming.is_group and incoming.is_message):
+            return False
+        if self.threads(incoming) != "auto" or not await self.has_access(incoming.chat):
+            return False
+        command = commands.parse(incoming.text) if incoming.is_for_us else None
+        if command is None or command.known is None:
+            return True
+        return command.known == "new" and bool(command.arguments)
+
+    def _group(self, incoming: Incoming) -> GroupConfig:
+        match = self.config.channel(self.provider).group_of(incoming.chat)
+        return match[1] if match else GroupConfig()
 
     async def move(self, incoming: Incoming) -> None:
         """Record the new id that a platform gave to a group, so that the group keeps its access."""

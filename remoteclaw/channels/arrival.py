@@ -69,19 +69,24 @@ class Arrival(Report):
         """
         self.message("-")  # raises for invalid ids, before anything is stored under them
         arrival, access = await self._under_first_id()
-        await arrival._handle(access)
+        verdict = await arrival._verdict(access)
+        addressed = replace(arrival, incoming=arrival._addressed(access, verdict))
+        await addressed._handle(access, verdict)
 
     async def place(self) -> Place:
-        """Return the chat, under its first id, and thread of the report."""
+        """Return the chat, under its first id, and thread to which the report belongs."""
         arrival, _ = await self._under_first_id()
         return Place(arrival.incoming.chat, arrival.incoming.thread)
 
     async def keeps_place(self) -> bool:
-        """Whether the report has an effect on its conversation, so that its order counts."""
+        """Whether the report has an effect on its conversation, so that its order counts.
+
+        An earlier message of a thread may still begin the session that makes this one count.
+        """
         arrival, access = await self._under_first_id()
-        verdict = await access.verdict(arrival.incoming)
-        takes_back = verdict is Verdict.NOT_FOR_US and arrival.incoming.replaces is not None
-        return verdict is Verdict.ADMITTED or takes_back
+        verdict, incoming = await arrival._verdict(access), arrival.incoming
+        may_count = incoming.replaces is not None or access.may_follow(incoming)
+        return verdict is Verdict.ADMITTED or (verdict is Verdict.NOT_FOR_US and may_count)
 
     async def record_late(self) -> bool:
         """Record a message that is too old to be answered in the chat's history.
@@ -106,7 +111,7 @@ class Arrival(Report):
             await arrival.reply(why, once=(arrival.name, "failed"))
 
     async def _under_first_id(self) -> tuple["Arrival", Access]:
-        """Return the report under the first id of its chat, and the access rules."""
+        """Return the report under its chat's first id and in its thread, and the access rules."""
         context, incoming = self.context, self.incoming
         accounts, pairings = context.fleet.accounts, context.fleet.pairings
         access = Access(context.config(), accounts, pairings, context.provider, context.account)
@@ -118,21 +123,60 @@ class Arrival(Report):
         access = replace(access, config=config, facts=replace(facts, within=known))
         if known != facts.within and (facts.within or await access.has_access(first_id)):
             await context.fleet.chats.note_within(place, known)
-        if first_id == incoming.chat:
-            return self, access
-        renamed = replace(incoming, chat=first_id, current_chat=incoming.chat)
-        return replace(self, incoming=renamed), access
+        if first_id != incoming.chat:
+            incoming = replace(incoming, chat=first_id, current_chat=incoming.chat)
+        arrival = replace(self, incoming=incoming)
+        opened_by = await arrival._opened_by(access)
+        return replace(arrival, incoming=replace(incoming, thread=opened_by)), access
 
-    async def _handle(self, access: Access) -> None:
+    async def _opened_by(self, access: Access) -> str | None:
+        """Return the thread of the report: the platform's, or the one that its message opens.
+
+        A change of a message that has opened a thread belongs there.
+        """
+        incoming = self.incoming
+        if access.settings is None or incoming.thread is not None:
+            return incoming.thread
+        if await access.opens_thread(incoming):
+            return incoming.id
+        changed = incoming.replaces or incoming.deletes
+        if changed is not None and incoming.is_group and access.threads(incoming) == "auto":
+            session = self.session_of(access, replace(incoming, thread=changed))
+            if (await self.context.fleet.edits.known(session, [self.name_of(changed)]))[0]:
+                return changed
+        return None
+
+    async def _verdict(self, access: Access) -> Verdict:
+        """Return the access decision about the report, whose thread the agent may follow."""
+        verdict, incoming = await access.verdict(self.incoming), self.incoming
+        if verdict is not Verdict.NOT_FOR_US or not access.may_follow(incoming):
+            return verdict
+        # The message that begins the session may still be on its way.
+        overtaken = [each.incoming for each in self.overtaken]
+        is_begun = any(one.is_for_us and not one.is_bot for one in overtaken)
+        session = self.session_of(access, incoming)
+        if is_begun or await self.context.fleet.sessions.exists(session):
+            return Verdict.ADMITTED
+        return verdict
+
+    def _addressed(self, access: Access, verdict: Verdict) -> Incoming:
+        """Return the report. A command in a thread that the agent follows is for the agent."""
+        incoming = self.incoming
+        is_followed = verdict is Verdict.ADMITTED and access.may_follow(incoming)
+        if is_followed and not incoming.is_for_us and commands.is_plain_command(incoming.text):
+            return replace(incoming, is_for_us=True)
+        return incoming
+
+    async def _handle(self, access: Access, verdict: Verdict) -> None:
         incoming = self.incoming
         if incoming.moved_to is not None:
             await access.move(incoming)
             return
-        match await access.verdict(incoming):
-            case verdict if incoming.choice is not None:
+        match verdict:
+            case _ if incoming.choice is not None:
                 is_admitted = verdict is Verdict.ADMITTED
                 await self._response.take_choice(access, incoming.choice, is_admitted=is_admitted)
-            case verdict if incoming.reaction is not None:
+            case _ if incoming.reaction is not None:
                 if verdict is Verdict.ADMITTED:
                     await self._response.record_reaction(access.config)
             case Verdict.ADMITTED if incoming.deletes is not None:
@@ -237,11 +281,14 @@ class Arrival(Report):
         incoming = self.incoming
         if await self.is_too_fast():
             return False
-        if only_pairing:
-            command = commands.parse(incoming.text)
-            if command is None or command.name != "pair":
-                await self.reply(NEW_GROUP)
-                return False
+        command = commands.parse(incoming.text) if incoming.is_for_us else None
+        if only_pairing and (command is None or command.name != "pair"):
+            await self.reply(NEW_GROUP)
+            return False
+        begins_thread = await self.begins_thread(session)
+        is_counted = command is None or command.known in (None, "new")
+        if begins_thread and is_counted and await self.begins_too_many_threads():
+            return False
         reactions = await self.record(session, access.config)
         outcome = await self._run_command(access, session)
         awaited = self.awaited
@@ -251,8 +298,9 @@ class Arrival(Report):
             await replace(self, awaited=None).reply(outcome.reply.text)
         if not outcome.text and not incoming.files:
             return False
+        context = await self.thread_context() if begins_thread else ""
         return await self._append(
-            session, outcome.text, access, reactions, is_command=outcome.is_command
+            session, outcome.text, access, reactions, is_command=outcome.is_command, context=context
         )
 
     async def _run_command(self, access: Access, session: SessionKey) -> commands.MessageOutcome:
@@ -276,8 +324,9 @@ class Arrival(Report):
         withdrawn = 0
         may_end_all = self._command_call(access, session, "", 0).may_end_all
         for each in self.overtaken:
-            other, _ = await replace(self, incoming=each.incoming)._under_first_id()
-            is_admitted = await access.verdict(other.incoming) is Verdict.ADMITTED
+            other = replace(self, incoming=each.incoming, overtaken=())
+            other, _ = await other._under_first_id()
+            is_admitted = await other._verdict(access) is Verdict.ADMITTED
             is_own = may_end_all or other.incoming.sender == self.incoming.sender
             if is_admitted and is_own and other.session_of(access, other.incoming) == session:
                 known = other.known(other.incoming)
@@ -312,6 +361,7 @@ class Arrival(Report):
         reactions: Sequence[Reaction],
         *,
         is_command: bool | None,
+        context: str,
     ) -> bool:
         """Queue the message for the agent; return whether it is on the session's stream now."""
         if not text.strip() and (why := self._why_not_heard(session, access)):
@@ -329,6 +379,7 @@ class Arrival(Report):
                         received.attachments,
                         reactions,
                         quoted=await self.quoted(received.quoted_notes),
+                        context=context,
                     ),
                     agent=session.agent,
                     deliver=self.awaited.deliver if self.awaited else "channel",
@@ -336,6 +387,7 @@ class Arrival(Report):
                     lane=self.awaited.lane if self.awaited else "agents",
                     is_command=is_command,
                     is_shared=session.is_shared,
+                    of_thread=session.thread is not None,
                     once=self.known(self.incoming),
                 )
                 is_accepted = True

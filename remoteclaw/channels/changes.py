@@ -42,6 +42,9 @@ class Change(Report):
             return
         if await self.is_too_fast():
             return
+        begins_thread = await self.begins_thread(session)
+        if begins_thread and await self.begins_too_many_threads():
+            return
         await self.record(session, access.config)
         is_command = commands.parse(self.incoming.text) is not None
         received = ReceivedFiles() if is_command else await self.receive(session, access)
@@ -52,13 +55,15 @@ class Change(Report):
             return
         try:
             quoted = await self.quoted(received.quoted_notes)
-            edited = self.message(text, received.attachments, quoted=quoted)
+            context = await self.thread_context() if begins_thread else ""
+            edited = self.message(text, received.attachments, quoted=quoted, context=context)
             verdict = await edits.edit(
                 edited.model_copy(update={"id": edited_id, "replaces": None}),
                 Known(name, digest),
                 name=self.name,
                 agent=session.agent,
                 is_shared=session.is_shared,
+                of_thread=session.thread is not None,
                 is_command=is_command,
             )
         except MessageRefused as refusal:

@@ -127,7 +127,10 @@ def _overtakes_as(
         return "reaction"
     if incoming.moved_to is not None:
         return "move"
-    command = commands.parse(incoming.text) if incoming.is_for_us else None
+    # In a thread, a command needs no mention if the agent follows it. Otherwise it has no effect.
+    may_be_followed = incoming.thread is not None and commands.is_plain_command(incoming.text)
+    is_for_us = incoming.is_for_us or may_be_followed
+    command = commands.parse(incoming.text) if is_for_us else None
     if command is None or not incoming.is_message or incoming.files:
         return None
     match command.name:

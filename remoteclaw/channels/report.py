@@ -1,21 +1,24 @@
 """A report of a platform about what a person did, and the steps that all kinds of reports share."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.files import NOT_KEPT, QUOTED_WITHOUT, ReceivedFiles, receive_files
-from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
+from remoteclaw.channels.rate import MAX_PER_MINUTE, MAX_THREADS_PER_HOUR, RateLimiter
 from remoteclaw.config.chats import agent_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.errors import CallRefused, RedisRefused
+from remoteclaw.errors import CallRefused, RedisRefused, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.turns.edits import WithoutEntry, content_digest
 from remoteclaw.fleet.turns.inbound import Accepted, Known
+from remoteclaw.host.logs import frames_of
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import (
     EVERYONE,
@@ -27,7 +30,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
-from remoteclaw.protocols import FileSource, Incoming
+from remoteclaw.protocols import ContextAdapter, FileSource, Incoming, Place
 
 #: The part of a transcript that is repeated to its speaker, in characters: enough to spot an error.
 MAX_ECHO_CHARS = 500
@@ -38,6 +41,17 @@ TOO_MANY = (
     f"You have written more than {MAX_PER_MINUTE} messages in a minute. This one was not read, and "
     "no other will be until the minute is over. Then send it again."
 )
+TOO_MANY_THREADS = (
+    f"You have begun {MAX_THREADS_PER_HOUR} conversations in threads within an hour. This message "
+    "was not read: go on in one of those threads, or send it again when the hour is over."
+)
+#: The earlier messages of a thread that a new session is told: how many, how long they are together
+#: in characters, and how long they may take to read, in seconds. The message waits for them.
+MAX_CONTEXT_MESSAGES, MAX_CONTEXT_CHARS, CONTEXT_S = 30, 4000, 3.0
+#: The length of each of them, in characters: as in a chat's history.
+MAX_KEPT_CHARS = 1000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +130,7 @@ class Report:
             account=context.account,
             channel_id=chat,
             user=EVERYONE if is_shared else incoming.sender,
-            thread=incoming.thread,
+            thread=None if access.threads(incoming) == "off" else incoming.thread,
         )
 
     async def is_too_fast(self) -> bool:
@@ -126,6 +140,55 @@ class Report:
             return False
         await self.reply(TOO_MANY, once=(incoming.sender, f"{incoming.thread} {minute}"))
         return True
+
+    async def begins_thread(self, session: SessionKey) -> bool:
+        """Whether the message begins the session of a thread."""
+        return session.thread is not None and not await self.context.fleet.sessions.exists(session)
+
+    async def begins_too_many_threads(self) -> bool:
+        """Count the thread that the message begins; if its sender has begun too many, tell them.
+
+        Return whether the sender has.
+        """
+        incoming = self.incoming
+        if not incoming.is_group or (hour := self.context.rate.count_thread(incoming)) is None:
+            return False
+        if incoming.is_for_us:  # and the answer must not open the thread
+            thread = None if self._opens_thread else incoming.thread
+            told = replace(self, incoming=replace(incoming, thread=thread))
+            await told.reply(TOO_MANY_THREADS, once=(incoming.sender, f"threads {hour}"))
+        return True
+
+    async def thread_context(self) -> str:
+        """Return the earlier messages of the thread for the agent, one in a line, oldest first.
+
+        Empty if the message has opened the thread, or if the platform does not return them.
+        """
+        source, incoming = self.source, self.incoming
+        if not isinstance(source, ContextAdapter) or self._opens_thread:
+            return ""
+        place, before = Place(incoming.chat, incoming.thread), incoming.replaces or incoming.id
+        try:
+            async with asyncio.timeout(CONTEXT_S):
+                earlier = await source.context(place, before, MAX_CONTEXT_MESSAGES)
+        except Exception as error:  # noqa: BLE001 - also an adapter's bug must not cost the message
+            why = error if isinstance(error, RemoteClawError) else frames_of(error)
+            log.warning("the earlier messages of a thread can't be read: %s", why)
+            return ""
+        lines: list[str] = []
+        room = MAX_CONTEXT_CHARS
+        for message in reversed(earlier[-MAX_CONTEXT_MESSAGES:]):
+            name = one_line(message.sender_name or "", max_chars=60)
+            who = f"{name} ({message.sender})" if name else message.sender
+            line = f"{who}: {one_line(message.text, max_chars=MAX_KEPT_CHARS)}"
+            if (room := room - len(line) - 1) < 0:
+                break
+            lines.insert(0, line)
+        return "\n".join(lines)
+
+    @property
+    def _opens_thread(self) -> bool:
+        return self.incoming.thread in (self.incoming.replaces, self.incoming.id)
 
     async def record(self, session: SessionKey | None, config: Config) -> Sequence[Reaction]:
         """Add the message to the chat's history; return reactions not yet reported to the agent.
@@ -182,6 +245,7 @@ class Report:
         reactions: Sequence[Reaction] = (),
         *,
         quoted: str = "",
+        context: str = "",
     ) -> ChannelMessage:
         """Return the message for the agent. Raises `MessageRefused` if a field is invalid."""
         incoming = self.incoming
@@ -197,6 +261,7 @@ class Report:
             reply_to_id=incoming.reply_to,
             user_name=incoming.sender_name,
             quoted=quoted or None,
+            thread_context=context or None,
             replaces=incoming.replaces,
             attachments=tuple(files),
             reactions=tuple(reactions),

@@ -33,11 +33,18 @@ class SessionKey:
     """The name of the task for which another session started this one; None for other sessions."""
 
     @classmethod
-    def of(cls, message: ChannelMessage, *, agent: str, is_shared: bool = False) -> Self:
+    def of(
+        cls,
+        message: ChannelMessage,
+        *,
+        agent: str,
+        is_shared: bool = False,
+        of_thread: bool = True,
+    ) -> Self:
         """Return the key of the session to which a message belongs.
 
         This is its sender's session in its chat and thread or, with `is_shared`, the session that
-        all people of the chat share.
+        all people of the chat share. Without `of_thread`, all threads of the chat belong to it.
         """
         return cls(
             agent=agent,
@@ -45,7 +52,7 @@ class SessionKey:
             account=message.account,
             channel_id=message.channel_id,
             user=EVERYONE if is_shared else message.from_,
-            thread=message.thread_id,
+            thread=message.thread_id if of_thread else None,
         )
 
     @property

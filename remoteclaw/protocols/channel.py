@@ -53,6 +53,8 @@ class ChannelProfile:
     """The minimum time between two edits of a preview, in seconds."""
     has_threads: bool = True
     """Whether chats have threads or topics."""
+    opens_threads: bool = False
+    """Whether a message in a group can open a thread, which then has the message's id."""
     lacks: frozenset[str] = frozenset()
     """The tools for chats that have no effect on the channel; agents there don't get them."""
     direct_chat_form: str | None = None

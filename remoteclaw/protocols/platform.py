@@ -6,11 +6,13 @@ from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from remoteclaw.messages import ChatKind
-from remoteclaw.protocols.channel import ChannelAdapter
+from remoteclaw.protocols.channel import ChannelAdapter, Place
 
 __all__ = [
     "AdapterState",
     "Choice",
+    "ContextAdapter",
+    "ContextMessage",
     "FileSource",
     "Identity",
     "Incoming",
@@ -224,3 +226,24 @@ class PressedAdapter(Protocol):
 
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
         """Show `text`, the result of the choice in `incoming`, if it isn't too late for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextMessage:
+    """A message of a thread in which the agent had no session yet."""
+
+    sender: str
+    """The sender's id on the platform."""
+    text: str
+    sender_name: str | None = None
+
+
+@runtime_checkable
+class ContextAdapter(Protocol):
+    """An adapter whose platform returns the messages of a thread."""
+
+    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
+        """Return up to `limit` messages of a thread that come before a message, oldest first.
+
+        `before` is that message's id. There are three seconds for it.
+        """

@@ -51,4 +51,4 @@ def test_the_rate_limiter_remembers_a_bounded_number_of_senders(
         assert limiter.count(replace(FIRST, sender=name)) is None
 
     assert exceeded(limiter, MAX_PER_MINUTE, MAX_PER_MINUTE + 1) == [None]
-    assert len(limiter._minutes) == 3
+    assert len(limiter._messages._newest) == 3

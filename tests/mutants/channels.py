@@ -23,9 +23,27 @@ MUTANTS = (
     ),
     Mutant(
         "a message without the required mention that is read",
-        before="return match is None or match[1].require_mention",
+        before="return self._group(incoming).require_mention",
         after="return False",
         test="test_a_group_gets_access_as_a_whole_and_has_one_session",
+    ),
+    Mutant(
+        "a thread without a session that is followed",
+        before="if is_begun or await self.context.fleet.sessions.exists(session):",
+        after="if True:",
+        test="test_in_a_thread_the_agent_is_mentioned_once_also_across_a_restart",
+    ),
+    Mutant(
+        "words to others in a followed thread that are a command",
+        before="not incoming.is_for_us and commands.is_plain_command(incoming.text)",
+        after="not incoming.is_for_us",
+        test="test_in_a_followed_thread_only_known_commands_count_without_a_mention",
+    ),
+    Mutant(
+        "threads that one person begins without a limit",
+        before="_Counts(MAX_THREADS_PER_HOUR, 3_600_000)",
+        after="_Counts(10_000, 3_600_000)",
+        test="test_a_person_can_begin_twenty_threads_an_hour",
     ),
     Mutant(
         "a repeated message to the page that is stored twice",
@@ -262,8 +280,8 @@ MUTANTS = (
     ),
     Mutant(
         "a sender without a rate limit",
-        before="if len(ids) >= MAX_PER_MINUTE:",
-        after="if False:",
+        before="_Counts(MAX_PER_MINUTE, 60_000)",
+        after="_Counts(10_000_000, 60_000)",
         test="test_a_sender_over_the_rate_limit_is_told_once_and_read_again_a_minute_later",
     ),
     Mutant(
@@ -382,10 +400,10 @@ MUTANTS = (
     ),
     Mutant(
         "a message that is accepted before its sender is checked",
-        before="match await access.verdict(incoming):",
+        before="match verdict:",
         after='await self._append(SessionKey("main", access.provider, access.account, '
         "incoming.chat, incoming.sender), incoming.text, access, (), is_command=None)\n"
-        "match await access.verdict(incoming):",
+        "match verdict:",
         test="test_a_stranger_gets_a_pairing_code_once_and_no_session[test]",
     ),
     Mutant(

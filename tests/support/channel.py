@@ -9,6 +9,7 @@ platform has all calls: each poll is `polled`, with the process that makes it.
 """
 
 import asyncio
+import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,15 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies.replies import Replies
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.profiles import Channel
-from remoteclaw.protocols import ChannelProfile, Identity, Incoming, IncomingFile, PollResult
+from remoteclaw.protocols import (
+    ChannelProfile,
+    ContextMessage,
+    Identity,
+    Incoming,
+    IncomingFile,
+    Place,
+    PollResult,
+)
 from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.extensions import look_again
@@ -87,6 +96,17 @@ class Account(PlatformAdapter):
         await self._stop("fetch after")
         return str({**event.get("files", {}), **event.get("quoted_files", {})}[name]).encode()
 
+    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
+        await self._behaviour("context", before, place.chat)
+        earlier = itertools.takewhile(lambda event: event["id"] != before, self._journal.read())
+        thread = [
+            ContextMessage(event["by"], event["text"], f"Mx {event['by']}")
+            for event in earlier
+            if event["event"] in ("said", "delivered") and event["chat"] == place.chat
+            if place.thread in (event.get("thread"), event["id"])
+        ]
+        return thread[-limit:]
+
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         await self._behaviour("menu", "")
         self._journal.add("commands", commands=[name for name, _ in commands])
@@ -133,7 +153,7 @@ async def until_stored(stack: Stack, count: int) -> None:
 
 
 CHANNEL = Channel(
-    profile=ChannelProfile(),
+    profile=ChannelProfile(opens_threads=True),
     settings=f"{__name__}:PlatformConfig",
     adapter=f"{__name__}:Account",
 )
@@ -167,8 +187,9 @@ class TestChannel:
         return channel
 
     def configure(self, **settings: Any) -> None:
-        """Write the channel's settings; alice is its owner."""
-        about = {"directory": str(self._directory), "owners": ["alice"], **settings}
+        """Write the channel's settings; alice is its owner, and no message opens a thread."""
+        about = {"directory": str(self._directory), "owners": ["alice"], "threads": "platform"}
+        about |= settings
         self._stack.configure(channels={"test": about})
 
     def start(self, *names: str, url: str = "", claim_ms: int = 0) -> Process:

@@ -17,7 +17,7 @@ from remoteclaw.config.model.redis import RedisConfig
 from remoteclaw.config.model.requests import RequestsConfig
 from remoteclaw.config.model.sessions import RecordConfig, ResetConfig, SessionsConfig
 from remoteclaw.config.model.terminals import TerminalsConfig
-from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
+from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, Threads, ToolsConfig
 
 __all__ = [
     "AccountConfig",
@@ -45,6 +45,7 @@ __all__ = [
     "SenderConfig",
     "SessionsConfig",
     "TerminalsConfig",
+    "Threads",
     "TokenConfig",
     "ToolsConfig",
     "accounts_of",

@@ -19,7 +19,7 @@ from remoteclaw.config.model.section import (
     most_specific,
 )
 from remoteclaw.config.model.sessions import ResetConfig
-from remoteclaw.config.model.tools import GroupConfig, SenderConfig, ToolsConfig
+from remoteclaw.config.model.tools import GroupConfig, SenderConfig, Threads, ToolsConfig
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET, declared, fields
 from remoteclaw.errors import ConfigError
 from remoteclaw.extensions import cant_load
@@ -148,6 +148,12 @@ class AccountConfig(Section):
     sessions: Annotated[Literal["person", "chat"] | None, BY_PEOPLE] = None
     """Who shares a conversation in a chat: `person` gives each person their own, `chat` gives all
     people of the chat one. Without it, `person` in direct chats and `chat` in groups."""
+    threads: Annotated[Threads | None, BY_PEOPLE] = None
+    """Which threads or topics have a conversation of their own. `platform`: those that people open.
+    `auto`: also each message in a group that is for the agent and in no thread; it opens one, on
+    platforms on which a message can. `off`: none; they belong to the conversation of their chat.
+    Without it, `auto` on such platforms in groups in which the agent has to be mentioned, and
+    `platform` elsewhere."""
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=1000)
     """The ids of people who may write in direct chats, besides the owners and the people who were
     paired with `/pair`."""

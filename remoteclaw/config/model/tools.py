@@ -10,6 +10,7 @@ from remoteclaw.config.model.section import Section, check_ids
 from remoteclaw.config.rights import BY_PEOPLE
 
 Profile = Literal["full", "limited", "messaging", "minimal"]
+Threads = Literal["auto", "platform", "off"]
 
 
 class ToolsConfig(Section):
@@ -71,9 +72,13 @@ class GroupConfig(AskingSection):
     """Who answers the agent's requests in the group."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """Settings for senders in the group, by the sender's id."""
-    require_mention: Annotated[bool, BY_PEOPLE] = True
+    require_mention: Annotated[bool | Literal["start"], BY_PEOPLE] = "start"
     """Whether the agent receives only messages that mention it, reply to it or are commands to it.
+    `start`: only these, and all messages of a thread or topic in which it has a conversation.
     If false, it receives all messages in the group."""
+    threads: Annotated[Threads | None, BY_PEOPLE] = None
+    """Which threads of the group have a conversation of their own. Without it, the account's
+    `threads` decides."""
 
     @field_validator("senders")
     @classmethod

@@ -99,6 +99,7 @@ class Edits:
         name: str,
         agent: str,
         is_shared: bool,
+        of_thread: bool = True,
         is_command: bool,
     ) -> EditVerdict:
         """Accept an edit, and return what became of it. Repeating the call is harmless.
@@ -108,7 +109,7 @@ class Edits:
         `is_command` says that the new text is a command, which no edit brings.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` if it was not accepted.
         """
-        session = SessionKey.of(message, agent=agent, is_shared=is_shared)
+        session = SessionKey.of(message, agent=agent, is_shared=is_shared, of_thread=of_thread)
         sid = session.sid
         note = {
             "at": message.timestamp,

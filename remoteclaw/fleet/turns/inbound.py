@@ -105,6 +105,7 @@ class Inbound:
         lane: Lane = "agents",
         is_command: bool | None = None,
         is_shared: bool = False,
+        of_thread: bool = True,
         once: Sequence[Known] = (),
     ) -> Accepted:
         """Accept a message. When this returns, the message is stored, and a worker has a hint.
@@ -113,15 +114,16 @@ class Inbound:
         has in its place. A message that was joined from several has one element for each; none of
         them is accepted again.
         The message goes to its sender's conversation in the chat or, if `is_shared`, to the
-        conversation that all people in the chat share. In the `background` lane it waits until the
-        messages of people are handled. The attachments must have been stored with `Blobs.put()`;
-        they are kept until the turn is over. `/stop` takes effect in this call.
+        conversation that all people in the chat share; without `of_thread`, also from a thread.
+        In the `background` lane it waits until the messages of people are handled. The attachments
+        must have been stored with `Blobs.put()`; they are kept until the turn is over. `/stop`
+        takes effect in this call.
         `is_command` is None unless the commands of the chat were handled before. It is then whether
         the message is a command for the agent's CLI, and the text is not parsed for commands again.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` if the message was not
         accepted, and `PerhapsSent` if that is unknown.
         """
-        session = SessionKey.of(message, agent=agent, is_shared=is_shared)
+        session = SessionKey.of(message, agent=agent, is_shared=is_shared, of_thread=of_thread)
         entry = encode_entry(message, deliver, is_command=is_command, waits=waits)
         try:
             effect = immediate_effect(message) if is_command is None else ""

@@ -326,6 +326,28 @@ async def test_a_topic_has_its_own_project(
     assert "of-the-web.txt" not in texts[6]
 
 
+async def test_in_a_topic_the_bot_is_mentioned_once_also_across_a_restart(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    channel.configure(queue={"gather_ms": 0})
+    await stack.start_worker()
+    process = channel.start()
+    bot.chat(GROUP, topics=[5, 6])
+    bot.say(f"@{bot.username} hello", chat=GROUP, by=8, thread=5)
+    await eventually(lambda: "message 1 of our" in "".join(bot.texts(GROUP)))
+    process.kill()
+    process.wait()
+    bot.say("to somebody else", chat=GROUP, by=9, thread=6)
+    bot.say("and to you", chat=GROUP, by=9, thread=5)
+    channel.start()
+    await eventually(lambda: "message 2 of our" in "".join(bot.texts(GROUP)))
+    await settled(stack)
+
+    ours = [one for one in bot.chat(GROUP) if one["from"]["id"] == bot.id]
+    assert {one["message_thread_id"] for one in ours} == {5}
+    assert len(await stack.fleet.sessions.list(limit=9)) == 1
+
+
 async def test_a_telegram_process_killed_during_a_send_loses_nothing(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:
