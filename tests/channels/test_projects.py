@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,7 +96,8 @@ async def test_the_table_of_a_server_is_for_the_chats_in_it(
     requests = {"who": ["test:bo"], "chat": "test:desk"}
     server = {"agent": "web", "tools": {"deny": ["sessions_list"]}, "requests": requests}
     groups = {"guild:1": server, "own": {}}
-    about = {"directory": str(stack.home.path / "platform"), "owners": ["alice"], "groups": groups}
+    about: dict[str, Any] = {"directory": str(stack.home.path / "platform"), "groups": groups}
+    about |= {"owners": ["alice"], "threads": "platform"}
     asking = {"runtime": "claude", "command": list(claude_script(directory, ASKS))}
     stack.configure(channels={"test": about}, agents={"web": asking})
     room, own = (SessionKey("web", "test", "default", chat, "*") for chat in ("room", "own"))

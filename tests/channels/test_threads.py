@@ -139,6 +139,7 @@ async def test_a_reply_counts_while_the_message_that_begins_the_thread_is_on_its
         channel.platform.say("g1", "bo", "@bot look", thread=thread, files={"a.txt": "a"})
         channel.platform.say("g1", "bo", "go on", thread=thread, is_for_us=False)
     await until_stored(stack, 4)
+    await eventually(lambda: len(channel.platform.did("held")) == 2)
     process.kill()
     process.wait()
     channel.start()

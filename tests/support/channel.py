@@ -130,6 +130,11 @@ def _incoming(event: dict[str, Any]) -> Incoming:
             for name, content in event.get(kind, {}).items()
         )
 
+    more: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in event.items()
+        if name not in known
+    }
     return Incoming(
         id=event["id"],
         chat=event["chat"],
@@ -139,7 +144,7 @@ def _incoming(event: dict[str, Any]) -> Incoming:
         text=event["text"],
         files=files("files"),
         quoted_files=files("quoted_files"),
-        **{name: value for name, value in event.items() if name not in known},
+        **more,
     )
 
 
