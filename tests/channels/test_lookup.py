@@ -23,9 +23,9 @@ from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.protocols import ChannelAdapter, Part, Reply, Sent
 from tests.support import looking
 from tests.support.failpoints import Side
-from tests.support.looking import AGAIN, LookingPlatform
+from tests.support.looking import LookingPlatform
 from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
-from tests.support.platform import Platform, PlatformAdapter
+from tests.support.platform import AGAIN, Platform, PlatformAdapter
 from tests.support.stack import REPLIES, Stack, kill
 from tests.support.waiting import eventually
 

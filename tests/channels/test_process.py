@@ -1,5 +1,6 @@
 """Accounts as their process runs them, and as operators see them."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.support.channel import TestChannel
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.extensions import install_example
 from tests.support.platform import Platform
+from tests.support.plaza import BOT_TOKEN, FEED_TOKEN, PlazaServer
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -134,11 +136,33 @@ async def test_a_package_of_others_brings_a_channel_and_the_agent_that_answers_t
 
     await eventually(lambda: "The sum is 42." in answers())
     found = output_of(stack, "doctor")
-    added = "channel folder, channel live-folder, runtime calculator"
+    added = "channel folder, channel live-folder, channel plaza, runtime calculator"
     assert re.search(rf"^ok  package +remoteclaw-folder 1.0: {added}$", found, re.MULTILINE)
     assert re.search(r"^ok  agent main +calculator .*\(configured\), works in", found, re.MULTILINE)
     process.terminate()
     assert process.wait() == 0
+
+
+async def test_the_examples_platform_that_pushes_is_answered(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_example(directory / "packages")
+    monkeypatch.setenv("PYTHONPATH", str(directory / "packages"))
+    platform = Platform(directory / "plaza")
+    async with PlazaServer(directory / "plaza").serving() as url:
+        tokens = {"token": BOT_TOKEN, "feed_token": FEED_TOKEN}
+        stack.configure(
+            {"runtime": "calculator"}, channels={"plaza": {"url": url, "owners": ["ada"], **tokens}}
+        )
+        await stack.start_worker()
+        log = stack.home.logs / "channel.log"
+        process = start_program([REMOTECLAW, "channel", "run"], env=stack.env(), log=log)
+        await eventually(lambda: platform.did("followed"))
+        platform.say("ada", "ada", "What are 2 and 40?")
+
+        await eventually(lambda: "The sum is 42." in "".join(platform.texts))
+        process.terminate()
+        assert await asyncio.to_thread(process.wait) == 0
 
 
 async def test_a_channel_process_waits_for_a_platform_that_is_down_at_its_start(

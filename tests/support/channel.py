@@ -9,10 +9,11 @@ platform has all calls: each poll is `polled`, with the process that makes it.
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,13 +38,14 @@ from remoteclaw.protocols import (
 )
 from tests.support.agents import ROOT
 from tests.support.command import REMOTECLAW, Process, start_program
-from tests.support.extensions import look_again
+from tests.support.extensions import EXAMPLE, look_again
 from tests.support.platform import Platform, PlatformAdapter
+from tests.support.plaza import BOT_TOKEN, FEED_TOKEN, PlazaServer
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: The directory with the metadata of the package that has the channel.
-PACKAGES = Path(__file__).with_name("packages")
+#: The directory with the metadata of the package that has the channels, and the example's code.
+PACKAGES = (Path(__file__).with_name("packages"), EXAMPLE)
 #: How long a poll waits for messages, in seconds.
 POLL_S = 30.0
 
@@ -82,7 +84,7 @@ class Account(PlatformAdapter):
             said = [event for event in events[begin:] if event["event"] == "said"]
             if said:
                 await self._stop("poll after")
-                return PollResult(tuple(map(_incoming, said)), {"": str(len(events))})
+                return PollResult(tuple(map(incoming, said)), {"": str(len(events))})
             await asyncio.sleep(0.01)
         return PollResult()
 
@@ -116,8 +118,9 @@ class Account(PlatformAdapter):
         pass
 
 
-def _incoming(event: dict[str, Any]) -> Incoming:
+def incoming(event: Mapping[str, Any]) -> Incoming:
     known = {"event", "id", "chat", "by", "text", "files", "quoted_files", "at_ms", "has_sizes"}
+    known |= {"is_dropped"}
 
     def files(kind: str) -> tuple[IncomingFile, ...]:
         return tuple(
@@ -140,7 +143,7 @@ def _incoming(event: dict[str, Any]) -> Incoming:
         chat=event["chat"],
         sender=event["by"],
         is_group=event["chat"] != event["by"],
-        at_ms=event.get("at_ms", 1_795_000_000_000),
+        at_ms=event["at_ms"],
         text=event["text"],
         files=files("files"),
         quoted_files=files("quoted_files"),
@@ -169,33 +172,47 @@ class TestChannel:
 
     __test__ = False
 
-    def __init__(self, stack: Stack, platform: Platform, directory: Path) -> None:
-        self.platform = platform
+    def __init__(self, stack: Stack, form: str) -> None:
+        directory = stack.home.path / "platform"
+        self.platform = Platform(directory, form)
+        self.settings: dict[str, Any] = {"directory": str(directory)}
+        """The settings of the account."""
+        if form == "plaza":
+            self.settings = {"token": BOT_TOKEN, "feed_token": FEED_TOKEN}
+        self._form = form
         self._stack = stack
         self._directory = directory
         self._processes: list[Process] = []
 
     @classmethod
     def installed(
-        cls, monkeypatch: pytest.MonkeyPatch, stack: Stack, **settings: Any
+        cls, monkeypatch: pytest.MonkeyPatch, stack: Stack, form: str = "test", /, **settings: Any
     ) -> "TestChannel":
-        """Put the channel's package on the path of this process and of later ones."""
-        monkeypatch.syspath_prepend(str(PACKAGES))
-        path = os.pathsep.join(
-            filter(None, (str(PACKAGES), str(ROOT), os.environ.get("PYTHONPATH")))
-        )
-        monkeypatch.setenv("PYTHONPATH", path)
+        """Put the channel's package on the path of this process and of later ones.
+
+        `form` is the name of the channel: `test`, `history`, or `plaza`, which has to be `served`.
+        """
+        for directory in PACKAGES:
+            monkeypatch.syspath_prepend(str(directory))
+        path = (*map(str, PACKAGES), str(ROOT), os.environ.get("PYTHONPATH"))
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
         look_again(monkeypatch)
-        directory = stack.home.path / "platform"
-        channel = cls(stack, Platform(directory), directory)
+        channel = cls(stack, form)
         channel.configure(**settings)
         return channel
 
+    @contextlib.asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Run the server of `plaza`, and configure its address."""
+        async with PlazaServer(self._directory).serving() as url:
+            self.settings["url"] = url
+            self.configure()
+            yield url
+
     def configure(self, **settings: Any) -> None:
         """Write the channel's settings; alice is its owner, and no message opens a thread."""
-        about = {"directory": str(self._directory), "owners": ["alice"], "threads": "platform"}
-        about |= settings
-        self._stack.configure(channels={"test": about})
+        about = {**self.settings, "owners": ["alice"], "threads": "platform", **settings}
+        self._stack.configure(channels={self._form: about})
 
     def start(self, *names: str, url: str = "", claim_ms: int = 0) -> Process:
         """Start `remoteclaw channel run`, with the Redis at `url` if it is given.

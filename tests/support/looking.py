@@ -8,9 +8,7 @@ import sys
 from collections.abc import Collection
 
 from remoteclaw.protocols import Part, Reply, Sent
-from tests.support.platform import PlatformAdapter, main, posts
-
-AGAIN = "(perhaps a second time)\n"
+from tests.support.platform import PlatformAdapter, main
 
 
 class LookingPlatform(PlatformAdapter):
@@ -19,19 +17,8 @@ class LookingPlatform(PlatformAdapter):
     async def find(
         self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
     ) -> Sent | None:
-        """Return the newest message with the text of `part`. The journal has the arguments."""
-        await self._behaviour("find", part.content, reply.channel_id)
-        self._journal.add("find", about=part.content, since_ms=since_ms, known=sorted(known))
-        found = [
-            post.id
-            for post in posts(self._journal.read(), reply.channel_id)
-            if post.by == "agent"
-            and post.thread == reply.thread_id
-            and post.text.removeprefix(AGAIN) == part.content
-            and post.id not in known
-        ]
-        await self._stop("find after", part.content)
-        return Sent(found[-1]) if found else None
+        """Return the message with a part of the reply. The journal has the arguments."""
+        return await self.look(reply, part, since_ms, known)
 
 
 if __name__ == "__main__":

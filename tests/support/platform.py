@@ -24,7 +24,7 @@ import fcntl
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -50,6 +50,8 @@ from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
+#: The first line of a message that was perhaps sent before.
+AGAIN = "(perhaps a second time)\n"
 #: The first line of a message that an agent sends to another chat than its turn's.
 _ATTRIBUTION = re.compile(r"\A\(From (.+, by \w+):\)\n?")
 
@@ -196,7 +198,18 @@ class Platform:
 
         `more` are fields of `Incoming`, and `files` by name.
         """
-        return self._journal.add("said", chat=chat, by=by, text=text, **more)
+        return self._add("said", chat=chat, by=by, text=text, **more)
+
+    def press(self, chat: str, message_id: str, verdict: str, *, by: str) -> str:
+        """Press the button of a verdict on a card, as a person; return the press's id."""
+        (card,) = {each["card"] for each in self.delivered if each["id"] == message_id}
+        about = {"chat": chat, "by": by, "card": card, "verdict": verdict}
+        return self._add("pressed", **about)
+
+    def _add(self, event: str, **about: Any) -> str:
+        """Add what a person does; the platform may drop it instead of pushing it."""
+        told = orjson.loads((self._directory / "told.json").read_bytes())
+        return self._journal.add(event, is_dropped=told["drops"], **about)
 
     def delete(self, chat: str, message_id: str) -> None:
         """Delete a message, as a person does."""
@@ -361,6 +374,25 @@ class PlatformCalls:
         await self._stop(f"{name} after")
         return {}
 
+    async def look(
+        self, reply: Reply, part: Part, since_ms: int, known: Collection[str]
+    ) -> Sent | None:
+        """Return the message that has a part of a reply; the journal has the call."""
+        chat, text = self._now(reply.channel_id), part.content
+        name = part.attachment.name if part.attachment else ""
+        await self._behaviour("find", text, chat)
+        self._journal.add("find", about=text, since_ms=since_ms, known=sorted(known))
+        found = [
+            post.id
+            for post in self._posts(chat)
+            if (post.by, post.thread) == ("agent", reply.thread_id)
+            and (name in post.files if name else post.text.removeprefix(AGAIN) == text)
+            and post.at_ms >= since_ms
+            and post.id not in known
+        ]
+        await self._stop("find after", text)
+        return Sent(found[-1]) if found else None
+
     def _now(self, chat: str) -> str:
         """Return the current id of a chat, which may have changed."""
         for event in self._journal.read():
@@ -427,7 +459,7 @@ class PlatformAdapter(PlatformCalls, Recipient):
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
         """Send one part; files become part of the message with the text."""
-        again = "(perhaps a second time)\n" if is_again and not part.attachment else ""
+        again = AGAIN if is_again and not part.attachment else ""
         return await self.post(
             Place(reply.channel_id, reply.thread_id),
             again + part.content,
@@ -542,6 +574,27 @@ def kind_of(event: Mapping[str, Any]) -> str:
     kinds = {"replaces": "edited", "deletes": "deleted", "reaction": "reacted"}
     found = [kind for name, kind in kinds.items() if event.get(name) is not None]
     return str(event.get("invitation") or next(iter(found), "message"))
+
+
+def source_of(event: Mapping[str, Any]) -> str:
+    """Return the name of the place whose history has an event: `CHAT`, or `CHAT/THREAD`."""
+    return "/".join(filter(None, (event["chat"], event.get("thread"))))
+
+
+def sources_of(events: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Return the chats and threads of an account by name, chats first.
+
+    Each has the numbers of the event since which the account is there, and of its newest event.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for number, event in enumerate(events, 1):
+        kind, source = kind_of(event), source_of(event) if kind_of(event) else ""
+        if kind == "removed":
+            del found[source]
+        elif kind and kind != "pressed":
+            since, _ = found.get(source, (0, 0))
+            found[source] = number if kind == "invited" else since, number
+    return dict(sorted(found.items(), key=lambda each: "/" in each[0]))
 
 
 def history_of(

@@ -10,7 +10,7 @@ import contextlib
 import io
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, Self
@@ -25,9 +25,11 @@ from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.webhook.signing import signed_headers
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
-from remoteclaw.fleet import web
-from remoteclaw.fleet.turns.inbound import APPEND_S
+from remoteclaw.fleet import Fleet, keys, web
+from remoteclaw.fleet.turns.inbound import APPEND_S, decode_entry
 from remoteclaw.fleet.web import ChatEvent
+from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import ChannelAdapter
 from remoteclaw.tools.base import Scope
 from tests.support.channel import TestChannel
@@ -42,6 +44,12 @@ from tests.support.waiting import eventually
 
 OWNER = 7
 MEGABYTE = 2**20
+#: Tests that some platforms lack.
+OUTAGE = "test_what_people_do_during_an_outage_is_answered_once"
+DELETED = "test_a_message_that_is_deleted_while_it_waits_is_not_answered"
+FLOOD = "test_a_slow_file_and_a_flood_hold_up_nobody_else"
+UNSTORED = "test_a_report_that_is_not_stored_is_not_acknowledged"
+FIRST = "test_neither_a_bot_nor_what_was_said_before_the_first_start_is_answered"
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -56,10 +64,24 @@ class World(Protocol):
     """A size of a file that is too large, in bytes."""
     adapter: ChannelAdapter
     """An adapter like the running one."""
+    run: Callable[[Fleet], Coroutine[Any, Any, None]]
+    """Runs the account until cancelled."""
+    fleet: Fleet
+    """The connections to Redis with which it runs."""
+    running: "asyncio.Task[None]"
+    """The task that runs it."""
     lacks: Mapping[str, str] = MappingProxyType({})
     """The tests that don't apply to the platform, with the reasons."""
+    group: str = ""
+    """The id of a group that has access; empty if the platform has none."""
+    has_threads: bool = False
+    """Whether a message can begin a thread."""
     refused: str = ""
     """The refusal that the sender of the last message got at once; empty if it was accepted."""
+
+    def there(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Run what the platform needs, before its account runs."""
+        return contextlib.nullcontext()
 
     def person(self, number: int) -> str:
         """Return the platform's id of a person, which is also the id of their chat."""
@@ -73,8 +95,15 @@ class World(Protocol):
         name: str = "Ann",
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
+        **more: Any,
     ) -> str:
-        """Send or edit a message of a person; return the message's id."""
+        """Send or edit a message of a person; return the message's id.
+
+        `more` are further fields of an `Incoming`, where the platform has them.
+        """
+
+    async def delete(self, message: str) -> None:
+        """Delete a message of the owner, as the owner."""
 
     async def repeat(self) -> None:
         """Let the platform deliver the last message a second time."""
@@ -106,23 +135,36 @@ class World(Protocol):
     def is_away(self) -> None:
         """Take the platform down, until `is_back()`."""
 
+    def holds_files(self) -> None:
+        """Return no file that people have sent, until `is_back()`."""
+
     def is_back(self) -> None:
         """Let the platform work again."""
 
+    async def leave(self) -> None:
+        """End the process that runs the account, and so long that the platform gives up."""
+        self.running.cancel()
+        await asyncio.wait((self.running,))
+
+    async def come_back(self) -> None:
+        """Start the process again."""
+        self.running = asyncio.create_task(self.run(self.fleet))
+
 
 class TestWorld(World):
-    """The platform of the tests."""
+    """The platform of the tests, in the form that is polled."""
 
     __test__ = False
     provider = "test"
+    group = "g1"
     most = 4000
     large = MEGABYTE + 1
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         monkeypatch = request.getfixturevalue("monkeypatch")
-        self._platform = TestChannel.installed(monkeypatch, stack).platform
-        directory = str(stack.home.path / "platform")
-        self.settings: dict[str, Any] = {"directory": directory, "attachment_mb": 1}
+        self.channel = TestChannel.installed(monkeypatch, stack, self.provider)
+        self._platform = self.channel.platform
+        self.settings: dict[str, Any] = {**self.channel.settings, "attachment_mb": 1}
         self._last: dict[str, Any] = {}
 
     async def say(
@@ -133,16 +175,20 @@ class TestWorld(World):
         name: str = "Ann",
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
+        **more: Any,
     ) -> str:
         contents = {name: content.decode() for name, content in files.items()}
-        more = {"replaces": edits} if edits else {}
+        more |= {"replaces": edits} if edits else {}
         self._last = {"text": text, "sender_name": name, "files": contents, **more}
-        self._last |= {"chat": str(by), "by": str(by)}
+        self._last = {"chat": str(by), **self._last, "by": str(by)}
         self._last["id"] = self._platform.say(**self._last)
         return str(self._last["id"])
 
     async def repeat(self) -> None:
         self._platform.say(**self._last)
+
+    async def delete(self, message: str) -> None:
+        await self.say("", deletes=message)
 
     async def allow(self, request: str, *, by: int = OWNER) -> None:
         await self.say("1" if by == OWNER else f"/allow {request}", by=by)
@@ -175,21 +221,74 @@ class TestWorld(World):
     def is_away(self) -> None:
         self._platform.tell(breaks=True)
 
+    def holds_files(self) -> None:
+        self._platform.tell(stops="fetch before")
+
     def is_back(self) -> None:
         self._platform.tell()
+
+
+class HistoryWorld(TestWorld):
+    """The platform of the tests, in the form that has histories.
+
+    The owner wrote there before the account was set up.
+    """
+
+    provider = "history"
+    has_threads = True
+
+    @contextlib.asynccontextmanager
+    async def there(self) -> AsyncIterator[None]:
+        self._platform.tell(drops=True)
+        await self.say("said before the first start")
+        self._platform.tell()
+        yield
+
+    async def leave(self) -> None:
+        await super().leave()
+        self._platform.tell(drops=True, ends_sessions=True)
+
+    async def come_back(self) -> None:
+        self._platform.tell()
+        await super().come_back()
+
+
+class PlazaWorld(HistoryWorld):
+    """The platform of the tests, in the form that pushes."""
+
+    provider = "plaza"
+    most = 2000
+
+    @contextlib.asynccontextmanager
+    async def there(self) -> AsyncIterator[None]:
+        async with super().there(), self.channel.served() as url:
+            self.settings["url"] = url
+            yield
+
+    async def come_back(self) -> None:
+        self._platform.tell(ends_sessions=True)
+        await super(HistoryWorld, self).come_back()
+
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        shown = [each for each in self._platform.delivered if each.get("card") == request]
+        press = self._platform.press(str(OWNER), shown[-1]["id"], "once", by=str(by))
+        await eventually(lambda: press in [each["press"] for each in self._platform.did("told")])
+        assert press in [each["press"] for each in self._platform.did("confirmed")]
 
 
 class TelegramWorld(World):
     """Telegram."""
 
     provider = "telegram"
+    group = "-100"
+    lacks = MappingProxyType({DELETED: "Telegram reports no deletions."})
     most = 4096
     large = 21 * MEGABYTE
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
         self._bot: TelegramBot = request.getfixturevalue("bot")
         self.settings: dict[str, Any] = {"token": self._bot.token, "api_url": self._bot.api_url}
-        for chat in (OWNER, 8):
+        for chat in (OWNER, 8, int(self.group)):
             self._bot.chat(chat)
 
     async def say(
@@ -200,12 +299,16 @@ class TelegramWorld(World):
         name: str = "Ann",
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
+        **more: Any,
     ) -> str:
         sent = [
             file(name, content[:100], size=len(content)) for name, content in files.items()
         ]  # larger files are not requested
-        more: dict[str, Any] = {"edits": int(edits)} if edits else {}
-        return str(self._bot.say(text, chat=by, name=name, files=sent, **more))
+        more |= {"edits": int(edits)} if edits else {}
+        if more.pop("is_for_us", False):
+            text = f"@{self._bot.username} {text}"
+        about = {"chat": by, **more, "by": by, "name": name, "files": sent}
+        return str(self._bot.say(text, **about))
 
     async def repeat(self) -> None:
         self._bot.tell({"message": self._bot.chat(OWNER)[-1]})
@@ -236,6 +339,9 @@ class TelegramWorld(World):
     def is_away(self) -> None:
         self._bot.fault("*", "page", code=502, times=10**6)
 
+    def holds_files(self) -> None:
+        self._bot.fault("getFile", "held")
+
     def is_back(self) -> None:
         self._bot.release()
 
@@ -247,7 +353,13 @@ class WebhookWorld(World):
     most = 100_000
     large = 3 * MEGABYTE
     lacks = MappingProxyType(
-        {"test_an_agent_mentions_nobody": "The program knows its platform's mentions."}
+        {
+            "test_an_agent_mentions_nobody": "The program knows its platform's mentions.",
+            FLOOD: "It has no groups here.",
+            UNSTORED: "The program gets an error, and posts again.",
+            OUTAGE: "The gateway takes what the program posts.",
+            FIRST: "The program posts no messages of bots, and no old ones.",
+        }
     )
 
     def __init__(self, stack: Stack, request: pytest.FixtureRequest) -> None:
@@ -264,13 +376,17 @@ class WebhookWorld(World):
         name: str = "Ann",
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
+        **more: Any,
     ) -> str:
         body: dict[str, Any] = {"id": uuid.uuid4().hex, "chat": str(by), "from": str(by)}
         body |= {"text": text, "name": name, "files": [*map(_posted, files, files.values())]}
-        body |= {"replaces": edits} if edits else {}
+        body |= {"replaces": edits} if edits else more
         self._last = orjson.dumps(body)
         await self.repeat()
         return str(body["id"])
+
+    async def delete(self, message: str) -> None:
+        await self.say("", deletes=message)
 
     async def allow(self, request: str, *, by: int = OWNER) -> None:
         body = {"id": uuid.uuid4().hex, "chat": str(OWNER), "from": str(by)}
@@ -326,6 +442,11 @@ class WebWorld(World):
             "test_no_display_name_can_impersonate_another_person": "A login's name is its id.",
             "test_a_rate_limit_is_waited_out": "Redis has no such limit.",
             "test_an_agent_mentions_nobody": "It has no mentions.",
+            DELETED: "Nothing is deleted there.",
+            FLOOD: "It has no groups.",
+            UNSTORED: "Redis has its chats.",
+            OUTAGE: "Redis has its chats.",
+            FIRST: "Only people log in, and it has no other chats.",
         }
     )
 
@@ -364,6 +485,7 @@ class WebWorld(World):
         name: str = "Ann",
         edits: str = "",
         files: Mapping[str, bytes] = NO_FILES,
+        **more: Any,
     ) -> str:
         taken = [await self._windows[by].attach(*file) for file in files.items()]
         self.refused = " ".join(each for each in taken if isinstance(each, str))
@@ -484,38 +606,87 @@ class Window:
         return newest is None or newest.id in [event["id"] for event in self._shown]
 
 
-WORLDS = (TestWorld, TelegramWorld, WebhookWorld, WebWorld)
+WORLDS = (TestWorld, HistoryWorld, PlazaWorld, TelegramWorld, WebhookWorld, WebWorld)
 
 
 def configured(world: World) -> dict[str, Any]:
     """Return the section of the platform's channel, with the people who may write."""
+    groups: dict[str, Any] = {world.group: {}} if world.group else {}
     may_write = {"owners": [world.person(OWNER)], "allow": [world.person(8)]}
-    return {world.provider: {**may_write, **world.settings}}
+    return {world.provider: {**may_write, **world.settings, "groups": groups}}
 
 
 @contextlib.asynccontextmanager
 async def entered(world: World, stack: Stack) -> AsyncIterator[None]:
     """Run the platform's account, and a gateway."""
-    stack.configure(channels=configured(world))
     if isinstance(world, WebWorld):
+        stack.configure(channels=configured(world))
         async with world.entered():
             yield
         return
-    config = CurrentConfig(stack.home, load_config(stack.home.config_file))
     account = world.provider, "default"
 
     async def is_there() -> bool:
-        return bool((await stack.fleet.accounts.view(*account)).name)
+        """Whether the first poll was made, before which everything is old."""
+        view = await stack.fleet.accounts.view(*account)
+        has_polled = await stack.fleet.scripts.client.exists(keys.cursors(*account))
+        return bool(view.name) and bool(has_polled or not profile_of(world.provider).reads_history)
 
-    async with opened(stack) as door:
+    async with world.there(), opened(stack) as door:
+        stack.configure(channels=configured(world))
+        config = CurrentConfig(stack.home, load_config(stack.home.config_file))
         if isinstance(world, WebhookWorld):
             world.door = door
-        running = asyncio.create_task(Channels(stack.fleet, stack.home, config).run())
+        world.fleet = stack.fleet
+        world.run = lambda fleet: Channels(fleet, stack.home, config).run()
+        world.running = asyncio.create_task(world.run(world.fleet))
         world.adapter = adapter = create_adapter(world.provider, config().accounts()[account])
         try:
             await eventually(is_there)
             yield
         finally:
-            running.cancel()
-            await asyncio.wait((running,))
+            world.running.cancel()
+            await asyncio.wait((world.running,))
             await adapter.aclose()
+
+
+def session_of(world: World, by: int, thread: str | None = None) -> SessionKey:
+    """Return the session of a person's direct chat, or of a thread there."""
+    return SessionKey("main", world.provider, "default", world.person(by), world.person(by), thread)
+
+
+async def accepted(
+    stack: Stack, world: World, count: int, *, by: int = OWNER, thread: str | None = None
+) -> list[Entry]:
+    """Return the accepted entries of a person, once there are `count`."""
+    stream = keys.inbound(session_of(world, by, thread).sid)
+    client: Any = stack.fleet.scripts.client
+
+    async def entries() -> Any:
+        found = await client.xrange(stream)
+        return found if len(found) >= count else None
+
+    return [decode_entry(*entry) for entry in await eventually(entries)]
+
+
+async def put_replies(stack: Stack, world: World, texts: Sequence[str], chat: int = OWNER) -> None:
+    """Put messages on the account's reply stream."""
+    about: Any = {"index": 100 * chat, "chat": world.person(chat)}
+    await stack.put_replies(world.provider, "default", texts, **about)
+
+
+async def settled(stack: Stack, world: World) -> None:
+    """Wait until every reply has its receipt and is visible."""
+    stream: Any = keys.replies(world.provider, "default")
+    client: Any = stack.fleet.scripts.client
+
+    async def is_empty() -> bool:
+        return not await client.xlen(stream)
+
+    await eventually(is_empty)
+    await world.is_seen()
+
+
+def has_texts(world: World, texts: Sequence[str]) -> bool:
+    """Whether the owner's chat shows these texts of the bot."""
+    return world.texts() == texts

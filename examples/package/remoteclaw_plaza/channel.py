@@ -1,0 +1,287 @@
+"""The channel `plaza`: a chat platform that pushes what people do, as Discord does.
+
+Plaza repeats the events of a lost connection to a connection that resumes its session. After a
+longer absence, the adapter reads the events from the histories of rooms and threads.
+"""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from remoteclaw.config.model import AccountConfig, ChannelConfig
+from remoteclaw.config.rights import BY_PEOPLE, SECRET
+from remoteclaw.messages import without_mentions
+from remoteclaw.profiles import Channel
+from remoteclaw.protocols import (
+    AdapterState,
+    ChannelProfile,
+    Identity,
+    Incoming,
+    IncomingFile,
+    Live,
+    Operation,
+    Part,
+    Place,
+    PollResult,
+    Reply,
+    Sent,
+)
+from remoteclaw_plaza.connection import Connection, NoThread
+from remoteclaw_plaza.reports import Event, report_of, source_of
+
+PROFILE = ChannelProfile(
+    chunk_limit=2000,
+    formatting=("The user reads Markdown.",),
+    attachment_mb=1,
+    live_every_s=0.5,
+    reads_history=True,
+    cursors_grow=True,
+)
+#: How long a poll waits for events, in seconds.
+POLL_S = 30.0
+#: The maximum number of events or messages that one call reads from a history.
+PAGE = 100
+AGAIN = "(perhaps a second time)\n"
+#: A mention: of a person by id, or of `all`.
+MENTION = re.compile(r"<@(?P<who>\w+)>")
+
+
+class PlazaAccount(AccountConfig):
+    """An account of Plaza."""
+
+    url: Annotated[str, BY_PEOPLE] = ""
+    """The address of the server, such as `wss://plaza.example`."""
+    token: Annotated[str, SECRET] = ""
+    feed_token: Annotated[str, SECRET] = ""
+
+
+class PlazaConfig(PlazaAccount, ChannelConfig):
+    """The section `[channels.plaza]`."""
+
+    accounts: Annotated[dict[str, PlazaAccount], BY_PEOPLE] = Field(default_factory=dict)
+    """More accounts, by names that you choose."""
+
+
+class Plaza:
+    """The adapter of an account."""
+
+    key_window_s = 120.0  # Plaza knows the key of a post for 180 s
+    has_buttons = True
+
+    def __init__(self, settings: PlazaAccount) -> None:
+        self._settings = settings
+        self._opening = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._pushing: Connection | None = None
+        """The connection to which Plaza pushes events."""
+        self._is_behind = False
+        """Whether the histories have events that Plaza won't push."""
+
+    async def use_state(self, state: AdapterState) -> None:
+        """Keep the session there, so that the account's next process can resume it."""
+        self._state = state
+
+    async def connect(self) -> Identity:
+        """Log in."""
+        connection = await self._connected()
+        return Identity(connection.name)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._connection:
+            await self._connection.close()
+
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Put the commands into the menu."""
+        await self._call("menu", commands=dict(commands))
+
+    async def _connected(self) -> Connection:
+        """Return the connection, or a new one if it is lost."""
+        async with self._opening:
+            if self._connection and self._connection.is_lost:
+                await self._connection.close()
+                self._connection = None
+            if self._connection is None:
+                token = self._settings.token
+                self._connection = await Connection.open(self._settings.url, token)
+            return self._connection
+
+    async def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        connection = await self._connected()
+        return await connection.call(name, **arguments)
+
+    # What people do.
+
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait for events. The cursor of a room or thread is the number of its newest event."""
+        connection = await self._connected()
+        if connection is not self._pushing and await self._follow(connection) and not cursors:
+            return await self._first_start(connection)
+        if self._is_behind and (missed := await self._missed(connection, cursors)):
+            return missed
+        self._is_behind = False
+        events = await connection.events(POLL_S)
+        return self._result(events, {source_of(event): event["number"] for event in events})
+
+    async def _follow(self, connection: Connection) -> bool:
+        """Resume the session, or begin one. Return whether it is the account's first one."""
+        stored = await self._state.read("session")
+        last = json.loads(stored) if stored else {"session": "", "seq": 0}
+        answer = await connection.call("follow", token=self._settings.feed_token, **last)
+        connection.session, connection.seq = answer["session"], answer["seq"]
+        self._is_behind = not answer["is_resumed"]
+        self._pushing = connection
+        return stored is None
+
+    async def _first_start(self, connection: Connection) -> PollResult:
+        """Begin at the newest events: what was said before is not answered."""
+        self._is_behind = False
+        sources = (await connection.call("sources"))["sources"]
+        return self._result([], {each["source"]: each["newest"] for each in sources})
+
+    async def _missed(
+        self, connection: Connection, cursors: Mapping[str, str]
+    ) -> PollResult | None:
+        """Return the next missed events of a room or thread; None if there are no more."""
+        for each in (await connection.call("sources"))["sources"]:
+            source = each["source"]
+            after = cursors.get(source, each["since"])
+            if int(after) < int(each["newest"]):
+                page = await connection.call("history", source=source, after=after, limit=PAGE)
+                return self._result(page["events"], {source: page["newest"]})
+        return None
+
+    def _result(self, events: Sequence[Event], cursors: Mapping[str, str | None]) -> PollResult:
+        """Return events as reports, which RemoteClaw stores before it acknowledges them."""
+        connection, is_behind = self._pushing, self._is_behind
+
+        async def acknowledge() -> None:
+            assert connection is not None, "events come from a connection"
+            for event in events:
+                if event["event"] == "pressed":  # Plaza waits 3 s, then the person sees an error
+                    await connection.call("confirm", press=event["id"])
+            if not is_behind:  # else another process has to read the histories again
+                connection.seq = max([connection.seq, *(each.get("seq", 0) for each in events)])
+                session = {"session": connection.session, "seq": connection.seq}
+                await self._state.write("session", json.dumps(session).encode())
+
+        return PollResult(tuple(map(report_of, events)), cursors, acknowledge)
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file."""
+        return base64.b64decode((await self._call("fetch", file=file.id))["content"])
+
+    async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
+        """Show the result of a press to the person who has pressed."""
+        await self._call("tell", press=incoming.id, text=text)
+
+    async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
+        """Join a room, or decline."""
+        await self._call("join" if joins else "decline", room=incoming.chat)
+
+    # What agents write.
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the text and each file; nothing for the mere end of a turn."""
+        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
+        parts = [Part(0, text)] if text else []
+        parts += [Part(index, "", file) for index, file in enumerate(reply.attachments, len(parts))]
+        return parts
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Post one part. Plaza drops a post with a key that it knows."""
+        message: dict[str, Any] = {
+            "text": AGAIN + part.content if is_again and part.content else part.content,
+            "key": f"{reply.key}/{part.index}",
+            "reply_to": reply.reply_to_id,
+            "is_silent": reply.is_silent,
+        }
+        if part.attachment:
+            encoded = base64.b64encode(content or b"").decode()
+            message["file"] = {"name": part.attachment.name, "content": encoded}
+        if reply.card and part.index == 0:
+            message |= {"card": reply.card.id, "buttons": reply.card.choices}
+        return Sent(await self._post(Place(reply.channel_id, reply.thread_id), **message))
+
+    async def _post(self, place: Place, **message: Any) -> str:
+        """Post a message, and return its id. If nobody has opened its thread, open it."""
+        where = {"room": place.chat, "thread": place.thread}
+        try:
+            posted = await self._call("post", **where, **message)
+        except NoThread:
+            await self._call("open_thread", room=place.chat, message=place.thread)
+            posted = await self._call("post", **where, **message)
+        return str(posted["id"])
+
+    async def find(
+        self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
+    ) -> Sent | None:
+        """Look for a part in the history, which has no keys."""
+        place = Place(reply.channel_id, reply.thread_id)
+        for each in await self._messages(place, since_ms=since_ms, limit=PAGE):
+            is_same = each["text"].removeprefix(AGAIN) == part.content
+            if part.attachment:
+                is_same = part.attachment.name in each["files"]
+            if each["is_yours"] and is_same and each["id"] not in known:
+                return Sent(each["id"])
+        return None
+
+    async def _messages(self, place: Place, **which: Any) -> list[dict[str, Any]]:
+        found = await self._call("messages", room=place.chat, thread=place.thread, **which)
+        return list(found["messages"])
+
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
+        """Show the state of a turn."""
+        lines = filter(None, (live.plan, live.text, live.activity))
+        text = without_mentions("\n".join(lines), MENTION)
+        if message_id is None:
+            return await self._post(place, text=text, is_silent=True)
+        await self._edit(place, message_id, text=text)
+        return message_id
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Put a part in the place of a preview, or of a card."""
+        place = Place(reply.channel_id, reply.thread_id)
+        await self._edit(place, message_id, text=part.content, key=reply.key)
+        return Sent(message_id)
+
+    async def _edit(self, place: Place, message_id: str, **changes: Any) -> None:
+        where = {"room": place.chat, "thread": place.thread, "message": message_id}
+        await self._call("edit", **where, **changes)
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Delete a preview."""
+        await self._call("delete", room=place.chat, message=message_id, may_be_gone=True)
+
+    async def typing(self, place: Place) -> None:
+        """Show that an answer is being written."""
+        await self._call("type", room=place.chat, thread=place.thread)
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """React to a message, delete or pin it, or read a room or thread."""
+        room, args = operation.channel_id, operation.args
+        match operation.name:
+            case "react":
+                await self._call("react", room=room, message=args["messageId"], emoji=args["emoji"])
+            case "read":
+                place = Place(room, operation.thread_id)
+                found = await self._messages(place, limit=args["limit"])
+                names = {"id": "id", "by": "from", "text": "text", "at_ms": "at"}
+                return {
+                    "messages": [
+                        {ours: each[name] for name, ours in names.items()} for each in found
+                    ]
+                }
+            case "delete" | "pin" as name:
+                await self._call(name, room=room, message=args["messageId"])
+        return {}
+
+
+CHANNEL = Channel(profile=PROFILE, settings=f"{__name__}:PlazaConfig", adapter=f"{__name__}:Plaza")
