@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.errors import PlatformRefused, Unsupported
+from remoteclaw.messages import code_files
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import (
     ChannelProfile,
@@ -29,6 +30,7 @@ from remoteclaw.protocols import (
 
 PROFILE = ChannelProfile(
     chunk_limit=2000,
+    code_file_lines=60,
     formatting=("The user reads plain text.",),
     has_threads=False,
     lacks=frozenset(
@@ -95,10 +97,12 @@ class Folder:
         """Do nothing, because nothing is open."""
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the text and each file; nothing for the mere end of a turn."""
-        parts = [Part(0, reply.text)] if reply.text else []
-        parts += [Part(index, "", file) for index, file in enumerate(reply.attachments, len(parts))]
-        return parts
+        """Return the text, long code and each file; nothing for the mere end of a turn."""
+        text, made = code_files(reply.text, reply.code_file_lines)
+        contents: list[dict[str, Any]] = [{"content": text}] if text else []
+        contents += [{"content": file.content, "name": file.name} for file in made]
+        contents += [{"attachment": file} for file in reply.attachments]
+        return [Part(index, **content) for index, content in enumerate(contents)]
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
@@ -108,8 +112,8 @@ class Folder:
         if not chat.is_dir():
             raise PlatformRefused(f"There is no chat {reply.channel_id}.")
         name = self.new_name(chat)
-        if part.attachment:
-            (chat / f"{name}-{part.attachment.name}").write_bytes(content or b"")
+        if part.file_name:
+            (chat / f"{name}-{part.file_name}").write_bytes(content or b"")
         else:
             again = "(perhaps a second time) " if is_again else ""
             (chat / f"{name}.txt").write_text(again + part.content)
