@@ -329,7 +329,10 @@ class TelegramAdapter:
             ]
             if not refused:
                 raise
-            message = await self._show(method, **params | dict.fromkeys(refused))
+            params |= dict.fromkeys(refused)
+            if "entities" in refused:  # code is plain text then, in which names are mentions
+                params["text"] = unmentioned(params["text"], self._name)
+            message = await self._show(method, **params)
         return message
 
 

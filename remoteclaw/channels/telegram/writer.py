@@ -203,7 +203,7 @@ class _Page:
             if span.link and span.link.lower().startswith("mailto:"):
                 address = span.link[len("mailto:") :]
                 if address not in span.text:  # Telegram links plain addresses by itself
-                    self.add(f" ({address})")
+                    self.add(f" ({unmentioned(address, self.me)})")
             elif span.link and span.link != shown:
                 self._link(start, span.link)
             elif span.is_code:  # Telegram allows no other formatting of code

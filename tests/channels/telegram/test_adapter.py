@@ -234,9 +234,11 @@ async def test_text_whose_formatting_telegram_refuses_is_sent_as_plain_text(
     words = "Bad Request: can't parse entities: something new"
     bot.fault("sendMessage", "refused", code=400, description=words)
 
-    await send(adapter, reply("**bold**"))
+    await send(adapter, reply("**bold** `@alice`"))
 
-    assert [(one["text"], one.get("entities")) for one in bot.chat(CHAT)] == [("bold", None)]
+    (seen,) = bot.chat(CHAT)
+    assert (seen["text"].replace("\u2060", ""), seen.get("entities")) == ("bold @alice", None)
+    assert not mentions_in(seen), "code is plain text now"
 
 
 async def test_telegram_accepts_any_text_of_an_agent(

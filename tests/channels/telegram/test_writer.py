@@ -66,7 +66,7 @@ def test_html_is_sent_to_telegram_as_plain_text() -> None:
         "x @alice, (@alice) *@alice* @alice.",
         "# @alice\n- @alice\n\n> @alice",
         "@**alice** and @`alice` and `@`alice",
-        "[@alice](https://x.example/)",
+        "[@alice](https://x.example/) [x](mailto:@alice)",
         "http://@alice and https://x/@alice",
         "[a]: @alice",
         "| @alice | " + "x" * 50 + " |\n|-|-|\n| @alice | @alice |",
