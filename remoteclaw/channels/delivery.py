@@ -249,37 +249,42 @@ class Delivery:
         is_quiet = not (reply.is_final or reply.is_error)
         if not preview or not isinstance(adapter, LiveAdapter) or not is_plain:
             return None
+        chat = reply.channel_id
         while is_quiet or preview.is_fresh:
-            async with self._budget.attempt(reply.channel_id):
+            if not self._budget.has_room(chat, "edit") and self._budget.has_room(chat, "send"):
+                return None
+            async with self._budget.attempt(chat, "edit"):
                 await self._ensure_wanted()
                 await self._reader.ensure_claim()
                 try:
                     sent = await adapter.replace(reply, part, message_id=preview.message_id)
                 except (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused) as problem:
-                    self._budget.failed(reply.channel_id, problem)
+                    self._budget.failed(chat, problem, "edit")
                 except PlatformRefused:
                     return None
                 except Exception as error:  # noqa: BLE001 - the part is sent as a message instead
                     log.error("the adapter failed: %s", frames_of(error))
                     return None
                 else:
-                    self._budget.worked(reply.channel_id)
+                    self._budget.worked(chat)
                     return sent
         return None
 
     async def _attempts(self, reply: Reply, part: Part, content: bytes | None) -> Sent | None:
         """Send one part, retrying until it succeeds. Return None if it had been sent before."""
+        chat, is_looking = reply.channel_id, False
         while True:
-            async with self._budget.attempt(reply.channel_id):
-                step = await self._begin(part)
+            async with self._budget.attempt(chat, "read" if is_looking else "send"):
+                step, sent = await self._begin(part), None
                 if step == "sent":
                     return None
-                if step == "look":
-                    sent = await self._look_up(reply, part)
-                else:
+                if step != "look":
                     sent = await self._attempt(reply, part, content, is_again=step == "repeat")
+                elif is_looking:
+                    sent = await self._look_up(reply, part)
             if sent:
                 return sent
+            is_looking = step == "look" and not self._is_looked_up
 
     async def _attempt(
         self, reply: Reply, part: Part, content: bytes | None, *, is_again: bool
@@ -332,7 +337,7 @@ class Delivery:
             else:
                 sent = None
         except (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused) as problem:
-            self._budget.failed(chat, problem)
+            self._budget.failed(chat, problem, "read")
             return None
         except PlatformRefused as refusal:
             log.warning("a message that was perhaps sent can't be looked up: %s", refusal)

@@ -33,17 +33,11 @@ class _Turn(ShownPreview):
     updated_at: float = field(default_factory=boottime)
     latest: Live | None = None
     """The latest live text, which the preview may not show yet; None to show only typing."""
-    edited_at: float = -TYPING_S
     typed_at: float = -TYPING_S
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the preview is edited or taken for a reply."""
     task: asyncio.Task[None] | None = None
-
-    @property
-    def due_s(self) -> float:
-        """The time until the preview may be edited again, in seconds; negative if it may be now."""
-        return self.edited_at + self.pace_s - boottime()
 
 
 class LiveChats:
@@ -142,26 +136,40 @@ class LiveChats:
 
     async def _show(self, turn: _Turn) -> None:
         """Show one turn until it ends or gets no update for `LIVE_MS`."""
+        try:
+            await self._update_preview(turn)
+        finally:
+            self._budget.want_edits(turn, None)
+        self._turns.pop(turn.sid, None)
+        if turn.preview:
+            self.remove_later(turn.preview)
+
+    async def _update_preview(self, turn: _Turn) -> None:
         while boottime() < turn.updated_at + LIVE_MS / 1000:
-            is_free = self._budget.is_free(turn.place.chat)
-            if is_free and self._needs_edit(turn) and turn.due_s <= 0:
+            chat, needs_edit = turn.place.chat, self._needs_edit(turn)
+            self._budget.want_edits(turn, chat if needs_edit else None)
+            is_free = self._budget.is_free(chat, turn.method)
+            if is_free and needs_edit and self._due_s(turn) <= 0:
                 # Shielded: a preview that was sent must be recorded, even if the relay ends.
                 async with turn.lock:
                     await shielded(self._edit(turn))
-            elif is_free and boottime() >= turn.typed_at + TYPING_S:
+            elif boottime() >= turn.typed_at + TYPING_S and self._budget.is_free(chat, "typing"):
                 await self._type(turn)
             wait_s = turn.typed_at + TYPING_S - boottime()
-            if self._needs_edit(turn):
-                wait_s = turn.due_s if is_free else RECHECK_S
-            elif not is_free:
+            if wait_s <= 0:
                 wait_s = RECHECK_S
+            if self._needs_edit(turn):
+                is_free = self._budget.is_free(chat, turn.method)
+                wait_s = min(wait_s, self._due_s(turn) if is_free else RECHECK_S)
             turn.changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.01, wait_s)):
                     await turn.changed.wait()
-        self._turns.pop(turn.sid, None)
-        if turn.preview:
-            self.remove_later(turn.preview)
+
+    def _due_s(self, turn: _Turn) -> float:
+        """Return the time until the preview may be edited again; negative if it may be now."""
+        pace_s = max(turn.pace_s, self._budget.pace_s(turn.place.chat))
+        return turn.edited_at + pace_s - boottime()
 
     def _needs_edit(self, turn: _Turn) -> bool:
         """Whether the preview does not show the latest live text."""
@@ -171,20 +179,22 @@ class LiveChats:
 
     async def _edit(self, turn: _Turn) -> None:
         if turn.latest:  # a reply may have taken the preview while this waited for the lock
-            turn.edited_at = boottime()
             await self._previews.show(turn, turn.latest)
 
     async def _type(self, turn: _Turn) -> None:
         """Show typing, unless the turn does not run any more, for example if it was postponed."""
-        turn.typed_at = boottime()
+        turn.typed_at, chat = boottime(), turn.place.chat
         if await self._reader.live_text(turn.sid) is None:
             turn.updated_at = min(turn.updated_at, boottime() + ENDED_S - LIVE_MS / 1000)
             return
-        await self._reader.ensure_claim()
-        try:
-            await self._adapter.typing(turn.place)
-        except Exception as error:  # noqa: BLE001 - typing is optional
-            self._previews.failed(turn.place, error)
+        if not self._budget.is_free(chat, "typing"):
+            return
+        with self._budget.call(chat, "typing"):
+            await self._reader.ensure_claim()
+            try:
+                await self._adapter.typing(turn.place)
+            except Exception as error:  # noqa: BLE001 - typing is optional
+                self._previews.failed(turn.place, error, "typing")
 
 
 def live_text_of(event: Mapping[str, Any]) -> Live:

@@ -40,7 +40,7 @@ from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import is_import_error, package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
-from remoteclaw.profiles import Channel, channel_of
+from remoteclaw.profiles import Channel, channel_of, profile_of
 from remoteclaw.protocols import PlatformAdapter, Reply, StatefulAdapter
 
 #: The interval between checks of the configuration, and of why replies wait, in seconds.
@@ -168,7 +168,7 @@ class _Account:
                         if spec.is_everywhere
                     ]
                 )
-                budget = Budget(self._name)
+                budget = Budget(self._name, profile_of(self._provider))
                 async with asyncio.TaskGroup() as tasks:
                     relaying = relay(
                         reader,

@@ -26,6 +26,7 @@ from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
     ChannelAdapter,
     LiveAdapter,
+    MeteredAdapter,
     OperatingAdapter,
     Operation,
     Place,
@@ -69,16 +70,23 @@ async def relay(
     of their tasks and branches, with the tool details that `shows_work` returns. `notice_of`
     returns the place and the payload of the notice about a reply that is given up, if it has one.
     """
-    budget = budget or Budget(f"{reader.provider}/{reader.account}")
+    profile = profile_of(reader.provider)
+    budget = budget or Budget(f"{reader.provider}/{reader.account}", profile)
+    if isinstance(adapter, MeteredAdapter):
+        adapter.report_to(budget.allow)
     while True:
         await reader.wait_for_claim()
         try:
             async with asyncio.TaskGroup() as tasks:
                 live = None
                 if isinstance(adapter, LiveAdapter):
-                    every_s = profile_of(reader.provider).live_every_s
                     live = LiveChats(
-                        reader, adapter, budget, tasks, every_s=every_s, shows_work=shows_work
+                        reader,
+                        adapter,
+                        budget,
+                        tasks,
+                        every_s=profile.live_every_s,
+                        shows_work=shows_work,
                     )
                     await live.load()
                     tasks.create_task(live.run())
@@ -194,8 +202,10 @@ class _TopicQueues:
         if left_s <= 0:
             return failure(LATE)
         try:
-            async with asyncio.timeout(OPERATE_S):
-                return orjson.dumps(dict(await self._perform(operation)))
+            # It is counted and waits for nothing: its caller would rather hear of the limit.
+            with self._budget.call(operation.channel_id, operation.name):
+                async with asyncio.timeout(OPERATE_S):
+                    return orjson.dumps(dict(await self._perform(operation)))
         except TimeoutError:
             return failure(SLOW)
         except RemoteClawError as problem:

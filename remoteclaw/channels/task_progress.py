@@ -13,6 +13,7 @@ from remoteclaw.bridge.task_lines import in_a_chat
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Preview, shielded
 from remoteclaw.channels.previews import Previews, ShownPreview, preview_of
+from remoteclaw.clock import boottime
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Live, Place
@@ -83,19 +84,28 @@ class TaskProgress:
 
     async def _show(self, message: _ProgressMessage) -> None:
         """Show the progress of a session's tasks until none runs any more."""
+        try:
+            await self._update_progress(message)
+        finally:
+            self._budget.want_edits(message, None)
+        del self._messages[message.sid]
+        if message.preview:
+            self._previews.remove_later(message.preview)
+
+    async def _update_progress(self, message: _ProgressMessage) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
             message.is_changed = False
             live = await self._read_progress(message.session)
             if not live and not message.is_changed:
-                break
-            is_new = live != message.live and not message.is_hidden
-            if live and is_new and self._budget.is_free(message.place.chat):
+                return
+            is_new = live is not None and live != message.live and not message.is_hidden
+            chat = message.place.chat
+            self._budget.want_edits(message, chat if is_new else None)
+            is_due = boottime() >= message.edited_at + self._budget.pace_s(chat)
+            if live and is_new and is_due and self._budget.is_free(chat, message.method):
                 # Shielded: a message that was sent must be recorded, even if the relay ends.
                 await shielded(self._previews.show(message, live, work=str(message.session)))
-        del self._messages[message.sid]
-        if message.preview:
-            self._previews.remove_later(message.preview)
 
     async def _read_progress(self, session: SessionKey) -> Live | None:
         """Return the text to show; None if no task runs or the chat must not show progress."""

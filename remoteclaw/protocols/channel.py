@@ -1,22 +1,26 @@
 """The protocol for channels: their profiles, and the adapters that deliver replies."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from remoteclaw.messages import Attachment, ChatPlace
 
 __all__ = [
+    "Allowance",
     "Card",
     "ChannelAdapter",
     "ChannelProfile",
     "Live",
     "LiveAdapter",
     "LookingAdapter",
+    "MeteredAdapter",
+    "Method",
     "OperatingAdapter",
     "Operation",
     "Part",
     "Place",
+    "Rate",
     "Refusal",
     "Reply",
     "Sent",
@@ -26,6 +30,36 @@ __all__ = [
 #: The unit of a text's length on a platform: code points, UTF-16 code units (Telegram), or bytes of
 #: UTF-8 (Matrix).
 Unit = Literal["characters", "utf16", "bytes"]
+
+
+#: The kinds of calls whose rates platforms limit. An answer that replaces a preview is an edit.
+Method = Literal["send", "edit", "delete", "typing", "react", "pin", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A limit of a platform: at most `most` calls of `methods`, counted together, in `per_s` s."""
+
+    methods: frozenset[Method]
+    most: int
+    per_s: float
+    scope: Literal["chat", "group", "account"] = "chat"
+    """Whether the calls of each chat are counted, or only those of each chat that is not direct, or
+    those of the account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a platform still allows, as the head of a response says."""
+
+    methods: frozenset[Method]
+    """The calls that the platform counts together."""
+    left: int
+    """The number of them that are allowed."""
+    after_s: float
+    """The time until more are allowed, in seconds."""
+    chat: str | None = None
+    """The chat whose calls are counted; None for those of the account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +85,9 @@ class ChannelProfile:
     """The MIME types of files that the channel accepts; `*` matches any part."""
     live_every_s: float = 0.25
     """The minimum time between two edits of a preview, in seconds."""
+    rates: tuple[Rate, ...] = ()
+    """The limits of the platform, which the relay keeps. Without them, it slows down when the
+    platform says so."""
     has_threads: bool = True
     """Whether chats have threads or topics."""
     opens_threads: bool = False
@@ -321,6 +358,14 @@ class LookingAdapter(ChannelAdapter, Protocol):
         `PlatformUnknown` is as good as `PlatformAway` here; after `PlatformRefused`, the part is
         sent again with `is_again`.
         """
+
+
+@runtime_checkable
+class MeteredAdapter(ChannelAdapter, Protocol):
+    """An adapter whose platform says in its responses how many calls it still allows."""
+
+    def report_to(self, report: Callable[[Allowance], None]) -> None:
+        """Call `report` with what each response says, from now on."""
 
 
 @runtime_checkable

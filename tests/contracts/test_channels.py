@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -213,6 +213,16 @@ async def delivered(stack: Stack, double: Double) -> None:
     await eventually(is_empty)
 
 
+@pytest.fixture
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Telegram without its rates, for more messages than a chat gets in so short a time."""
+    known = CHANNELS["telegram"]
+    monkeypatch.setitem(
+        CHANNELS, "telegram", replace(known, profile=replace(known.profile, rates=()))
+    )
+
+
+@pytest.mark.usefixtures("unlimited")
 async def test_messages_arrive_once_and_in_order(stack: Stack, double: Double) -> None:
     """The end of a turn is no message; a missing chat or file does not block later messages."""
     there = await stack.fleet.blobs.put(SID, "plan.txt", b"the plan")
@@ -296,6 +306,7 @@ NAMES = (
 )
 
 
+@pytest.mark.usefixtures("unlimited")
 async def test_ten_turns_are_shown_while_they_run_and_answered_once(
     stack: Stack, world: World
 ) -> None:
@@ -334,6 +345,7 @@ async def test_an_edit_takes_the_place_of_a_message_that_waits(stack: Stack, wor
     assert messages[0].id == first
 
 
+@pytest.mark.usefixtures("unlimited")
 async def test_bursts_are_received_and_delivered_once_and_in_order(
     stack: Stack, world: World
 ) -> None:

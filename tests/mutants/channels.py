@@ -82,6 +82,13 @@ MUTANTS = (
         test="test_a_reply_whose_outcome_is_unknown_twice_is_a_dead_letter",
     ),
     Mutant(
+        "a chat at its rate limit that delays another one",
+        before="self._windows[rate, scope] = Window(rate)",
+        after="alike = (one for (each, _), one in self._windows.items() if each == rate)\n"
+        "self._windows[rate, scope] = next(alike, Window(rate))",
+        test="test_a_chat_at_its_limit_delays_itself_alone",
+    ),
+    Mutant(
         "a message that is on the platform and is sent again",
         before="if is_again and not self._is_looked_up and",
         after="if False and",

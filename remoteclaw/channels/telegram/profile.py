@@ -1,6 +1,9 @@
 """The profile of the Telegram channel."""
 
-from remoteclaw.protocols import ChannelProfile
+from remoteclaw.protocols import ChannelProfile, Method, Rate
+
+#: Telegram counts messages and edits together (https://github.com/tdlib/td/issues/2592).
+_MESSAGES = frozenset[Method](("send", "edit"))
 
 PROFILE = ChannelProfile(
     chunk_limit=4000,  # Telegram allows 4096; the rest leaves room for a line before the text
@@ -16,6 +19,11 @@ PROFILE = ChannelProfile(
     ),
     attachment_mb=20,  # bots may download 20 MB and send 50 MB
     live_every_s=1.0,  # Telegram allows about one message or edit per second in a chat
+    rates=(  # https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
+        Rate(_MESSAGES, 20, per_s=20),  # "one message per second", with short bursts
+        Rate(_MESSAGES, 20, per_s=60, scope="group"),
+        Rate(_MESSAGES | {"delete", "typing", "react", "pin"}, 30, per_s=1, scope="account"),
+    ),
     direct_chat_form=r"\d+",
     id_form=r"-?\d+",
     orders_ids=True,

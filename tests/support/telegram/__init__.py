@@ -125,7 +125,7 @@ class TelegramBot:
         self._do("move", chat=chat, to=to, is_told=is_told)
 
     def set(self, **state: Any) -> None:
-        """Set `webhook` or `is_revoked`."""
+        """Set `webhook`, `is_revoked` or `limit_scale`."""
         self._do("set", **state)
 
     def calls(self, *methods: str) -> list[dict[str, Any]]:

@@ -27,6 +27,11 @@ FETCHED_BYTES, PHOTO_BYTES = 20 * 2**20, 10_000_000
 _ON_DEMAND = frozenset(("chat_member", "message_reaction", "message_reaction_count"))
 _EMOJI = frozenset("👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🎉 🤩 🙏 👌 💯 👀 🤝 ✍ 🫡 💔 😢".split())
 _EFFECTS = frozenset(("5104841245755180586", "5107584321108051014", "5046509860389126442"))
+#: What Telegram limits: messages and edits in a chat and in a group, and all calls of a bot that
+#: name a chat; each how many in how many seconds. It says "one message per second" in a chat and
+#: allows short bursts, of unknown length.
+_MESSAGES = frozenset(("sendMessage", "sendPhoto", "sendDocument", "editMessageText"))
+_PER_CHAT, _PER_GROUP, _PER_BOT = (20, 20), (20, 60), (30, 1)
 _CONFLICT = (
     "Conflict: terminated by other getUpdates request; "
     "make sure that only one bot instance is running"
@@ -105,6 +110,10 @@ class Bot:
         """What those were told who have pressed a button, by the query's id."""
         self.webhook = ""
         self.is_revoked = False
+        self.limit_scale = 0.0
+        """By how much the seconds of the limits are multiplied; 0 for no limits."""
+        self._counted: dict[str, list[float]] = {}
+        """When calls came, by what the limits count together."""
         self.poll: object = None
         self.changed = asyncio.Condition()
         self._numbers = itertools.count(1)
@@ -121,6 +130,25 @@ class Bot:
         if chat.closed:
             raise Refusal(403, f"Forbidden: {chat.closed}")
         return chat
+
+    def limit(self, method: str, chat: str | None) -> None:
+        """Count a call; raises `Refusal` if there were too many."""
+        if not self.limit_scale or chat is None:
+            return
+        limits = {"bot": _PER_BOT}
+        if method in _MESSAGES:
+            limits[f"chat {chat}"] = _PER_CHAT
+            if chat.startswith("-"):
+                limits[f"group {chat}"] = _PER_GROUP
+        now = time.monotonic()
+        for name, (most, seconds) in limits.items():
+            since = now - seconds * self.limit_scale
+            times = self._counted[name] = [at for at in self._counted.get(name, ()) if at > since]
+            times.append(now)
+            if len(times) > most:
+                left = max(1, round(times[0] - since))
+                words = f"Too Many Requests: retry after {left}"
+                raise Refusal(429, words, retry_after=left)
 
     def add(self, chat: Chat, sender: dict[str, Any], **content: Any) -> dict[str, Any]:
         """Put a message in a chat."""
@@ -191,6 +219,7 @@ class TelegramServer:
             if fault and (answer := await _before(fault, request)):
                 bot.calls.append({"method": name, "refused": fault.kind, **_shown(sent)})
                 return answer
+            bot.limit(name, sent.get("chat_id"))
             method, call = judged(name, sent)
             attached = {f"attach://{key}": _file(value) for key, value in sent.items()}
             result = await _METHODS[method](bot, call, attached)
@@ -379,7 +408,7 @@ class TelegramServer:
         return bot.counts[method]
 
     async def test_set(self, bot: Bot, **state: Any) -> None:
-        """Set a webhook, or revoke the token."""
+        """Set a webhook, revoke the token, or set limits."""
         for name, value in state.items():
             assert hasattr(bot, name)
             setattr(bot, name, value)
