@@ -23,13 +23,31 @@ def channel() -> None:
 @channel.command("add")
 @click.argument("name", metavar="CHANNEL")
 @click.option("--account", metavar="NAME", help="The name of a further account; any name.")
-@click.option("--token-file", metavar="FILE", help="The file that has the token.")
-@click.option("--token-env", metavar="NAME", help="The environment variable that has the token.")
+@click.option(
+    "--token-file",
+    "token_files",
+    metavar="[NAME=]FILE",
+    multiple=True,
+    help="The file that has the token; of several tokens, the one called NAME.",
+)
+@click.option(
+    "--token-env",
+    "token_variables",
+    metavar="[NAME=]VARIABLE",
+    multiple=True,
+    help="The environment variable that has the token.",
+)
 @click.option("--api-url", metavar="URL", help="Your own server for the platform's API.")
 @click.option("--agent", metavar="NAME", help="The agent that answers.")
 @click.option("--owner", metavar="ID", help="Your id on the platform, if you know it.")
 @click.option("--no-input", is_flag=True, help="Don't ask for anything.")
-def add_channel(name: str, no_input: bool, **options: str | None) -> None:
+def add_channel(
+    name: str,
+    no_input: bool,
+    token_files: tuple[str, ...],
+    token_variables: tuple[str, ...],
+    **options: str | None,
+) -> None:
     """Add an account on a chat platform, such as telegram.
 
     Checks the token, waits for your first message to learn your id, and writes the configuration.
@@ -41,13 +59,16 @@ def add_channel(name: str, no_input: bool, **options: str | None) -> None:
     from remoteclaw.host.hidden_input import hidden_input
 
     with contextlib.ExitStack() as hiding:
-        if not (no_input or options["token_file"] or options["token_env"]):
+        if not no_input:
             hiding.enter_context(hidden_input())  # a token may be pasted before the prompt
         from remoteclaw.cli.onboarding import Onboarding
 
         home, config = load()
         home.create()
-        adding = Onboarding(home, config, name, options, may_ask=not no_input, hiding=hiding)
+        places = {"file": token_files, "env": token_variables}
+        adding = Onboarding(
+            home, config, name, options, places, may_ask=not no_input, hiding=hiding
+        )
         with interruptible():
             asyncio.run(adding.run())
 

@@ -1,4 +1,4 @@
-"""Adds an account on a chat platform to the configuration: its token, library and owner."""
+"""Adds an account on a chat platform to the configuration: its secrets, library and owner."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from remoteclaw.channels.process import LibraryMissing, create_adapter, library_
 from remoteclaw.cli.output import echo
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
+from remoteclaw.config.model import ChannelConfig, Config, SecretsConfig
 from remoteclaw.errors import ConfigError, PlatformBusy
 from remoteclaw.host.locks import replace_file
 from remoteclaw.host.process import spawn
@@ -39,105 +39,157 @@ class Onboarding:
         config: Config,
         channel: str,
         options: Mapping[str, str | None],
+        places: Mapping[str, Sequence[str]],
         *,
         may_ask: bool,
         hiding: contextlib.ExitStack,
     ) -> None:
-        """`hiding` is closed once the token is known: until then the terminal shows no input."""
+        """`places` are the options that say where secrets are: `file` and `env`, each NAME=PLACE,
+        or PLACE for an account with one secret. `hiding` is closed once the secrets are known:
+        until then the terminal shows no input.
+        """
         self._home = home
         self._config = config
         self._channel = channel
         self._options = options
+        self._places = places
         self._may_ask = may_ask
         self._hiding = hiding
         self._account = options.get("account") or "default"
-        self._renews = False
-        """Whether the account is configured already, with a token file that can't be read."""
+        self._lost: Mapping[str, str] = {}
+        """The secrets that a configured account lacks, each with the reason."""
         self._file = ConfigFile(home.config_file)
 
     async def run(self) -> None:
-        """Add the account, or give one a new token. If a step fails, change nothing."""
+        """Add the account, or give one new secrets. If a step fails, change nothing."""
         known = channel_of(self._channel)
         model = ChannelConfig.named(self._channel)
-        if known is None or not known.sign_up or not issubclass(model, TokenConfig):
+        if known is None or not known.sign_up or not issubclass(model, SecretsConfig):
             addable = [name for name, each in CHANNELS.items() if each.sign_up]
             raise ConfigError(
                 f"No account of {self._channel!r} can be added: `remoteclaw channel add` supports "
                 f"{', '.join(addable)}."
             )
-        if lost := self._without_token(self._config):
-            self._renews = True
-            echo(f"{self._channel}/{self._account} gets a new token: {lost[1]}")
-        table = self._table(model, known.sign_up)
-        await self._add(model, table, lost[0] if lost else {})
+        settings, self._lost = self._without_secrets(self._config)
+        for name, problem in self._lost.items():
+            echo(f"{self._channel}/{self._account} gets a new {_noun(name)}: {problem}")
+        table, secrets = self._table(model, known.sign_up)
+        self._hiding.close()
+        await self._add(model, table, secrets, settings)
 
-    def _without_token(self, config: Config) -> tuple[dict[str, Any], str] | None:
-        """Return the API's address of an account whose token file can't be read, and why it can't.
+    def _without_secrets(self, config: Config) -> tuple[dict[str, Any], Mapping[str, str]]:
+        """Return what is known of an account that lacks secrets, and why it lacks each.
 
-        Return None if the account is not configured. Raises `ConfigError` if it has its token.
+        The file of such a secret can't be read, or no file is named. Nothing is known of an account
+        that is not configured. Raises `ConfigError` for one that has its secrets.
         """
         settings = config.accounts().get((self._channel, self._account))
         if settings is None:
-            return None
-        if isinstance(settings, TokenConfig) and settings.token_file:
-            try:
-                settings.read_token()
-            except ConfigError as error:
-                return settings.model_dump(include={"api_url"}), str(error)
+            return {}, {}
+        lost = {}
+        if isinstance(settings, SecretsConfig):
+            for name in settings.secrets:
+                try:
+                    settings.read_secret(name)
+                except ConfigError as error:
+                    own = [getattr(settings, field) for field in _fields_of(name)]
+                    if own[-1] or not any(own):
+                        lost[name] = str(error)
+            places = {place for name in settings.secrets for place in _fields_of(name)}
+            gone = {place for name in lost for place in _fields_of(name)}
+            if lost:
+                kept = {"api_url", *places} - gone
+                return settings.model_dump(include=kept, exclude_none=True), lost
         raise ConfigError(
             f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
             "it there, or name another account with --account."
         )
 
     async def _add(
-        self, model: type[TokenConfig], table: Mapping[str, Any], known: Mapping[str, Any]
+        self,
+        model: type[SecretsConfig],
+        table: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        known: Mapping[str, Any],
     ) -> None:
-        adapter = await self._adapter(self._settings(model, {**known, **table}))
+        """Check the account with its `secrets`, which were typed, and write it.
+
+        `known` are the settings that an account which gets new secrets has already.
+        """
+        adapter = await self._adapter(self._settings(model, {**known, **table, **secrets}))
         try:
             identity = await adapter.connect()
-            echo(f"The token is that of {identity.name}.")
+            what = "The token is that" if len(model.secrets) == 1 else "They are those"
+            echo(f"{what} of {identity.name}.")
             if identity.problem:
                 echo(identity.problem)
             owner = self._options.get("owner")
-            if not (owner or (self._renews and self._owners)):
+            if not (owner or (self._lost and self._owners)):
                 owner = await self._owner(adapter, identity.name)
         finally:
             await adapter.aclose()
-        await self._write(table, owner)
-        self._print_next_steps(identity.name, owner)
+        await self._write(table, secrets, owner)
+        self._print_next_steps(identity.name, owner, table)
 
-    # -- the token -----------------------------------------------------------------------------
+    # -- the secrets ---------------------------------------------------------------------------
 
-    def _table(self, model: type[TokenConfig], sign_up: str) -> dict[str, Any]:
-        """Return the account's settings. Ask for the token if no option names it."""
-        names = ("token_file", "token_env", "api_url", "agent")
+    def _table(
+        self, model: type[SecretsConfig], sign_up: str
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the account's settings without secrets, and the secrets that were typed.
+
+        A secret is asked for if no option says where it is.
+        """
+        names = [name for name in model.secrets if name in (self._lost or model.secrets)]
+        options = ("api_url", "agent")
         table: dict[str, Any] = {
-            name: value for name in names if (value := self._options.get(name)) is not None
+            name: value for name in options if (value := self._options.get(name)) is not None
         }
-        if "token_file" in table or "token_env" in table:
-            return table
-        if not self._may_ask:
-            raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
-        echo(sign_up)
-        return {"token": self._asked_token(model), **table}
+        for kind, given in self._places.items():
+            for each in given:
+                name, place = self._named(each, names, kind)
+                table[f"{name}_{kind}"] = place
+        missing = [name for name in names if not {f"{name}_file", f"{name}_env"} & table.keys()]
+        if missing and not self._may_ask:
+            named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
+            raise ConfigError(
+                f"Say where the {_noun(missing[0])} is: --token-file {named}FILE, or --token-env "
+                f"{named}NAME."
+            )
+        if missing:
+            echo(sign_up)
+        return table, {name: self._asked(model, name) for name in missing}
 
-    def _asked_token(self, model: type[TokenConfig]) -> str:
-        """Return the token that the user types or pastes, until it has the form of a token."""
+    def _named(self, option: str, names: Sequence[str], kind: str) -> tuple[str, str]:
+        """Return the secret and the place that an option names."""
+        name, equals, place = option.partition("=")
+        if equals and name in names:
+            return name, place
+        if len(names) == 1:
+            return names[0], option
+        raise ConfigError(
+            f"--token-{kind} {option}: write NAME=PLACE, with the NAME {' or '.join(names)}."
+        )
+
+    def _asked(self, model: type[SecretsConfig], name: str) -> str:
+        """Return the secret that the user types or pastes, until it has the right form."""
+        if how := model.secrets[name].how:
+            echo(how)
         while True:
-            token = click.prompt("Token (it is not shown)").strip()
+            secret = str(click.prompt(f"{_noun(name).capitalize()} (it is not shown)")).strip()
             echo("")  # the terminal has not shown Enter either
-            if not (problem := model.problem_of(token)):
-                self._hiding.close()
-                return token
+            if not (problem := model.problem_of(name, secret)):
+                return secret
             if not sys.stdin.isatty():
                 raise ConfigError(f"This is not {problem}.")
             echo(f"This is not {problem}.")
 
-    @property
-    def _token_file(self) -> Path:
-        return self._home.path / "tokens" / f"{self._channel}-{self._account}"
+    def _file_of(self, name: str) -> Path:
+        """Return the file for a secret; no name of an account contains a dot."""
+        more = "" if name == "token" else f".{name}"
+        return self._home.path / "tokens" / f"{self._channel}-{self._account}{more}"
 
-    def _settings(self, model: type[TokenConfig], table: Mapping[str, Any]) -> TokenConfig:
+    def _settings(self, model: type[SecretsConfig], table: Mapping[str, Any]) -> SecretsConfig:
         try:
             return model.model_validate(table)
         except ValidationError as error:
@@ -148,7 +200,7 @@ class Onboarding:
 
     # -- the library ---------------------------------------------------------------------------
 
-    async def _adapter(self, settings: TokenConfig) -> PlatformAdapter:
+    async def _adapter(self, settings: SecretsConfig) -> PlatformAdapter:
         try:
             return create_adapter(self._channel, settings)
         except LibraryMissing:
@@ -206,17 +258,16 @@ class Onboarding:
     def _owners(self) -> tuple[str, ...]:
         return tuple(self._config.channel(self._channel).owners or ())
 
-    async def _write(self, table: Mapping[str, Any], owner: str | None) -> None:
-        """Store a typed token in a file that only this user can read, and write the settings.
+    async def _write(
+        self, table: Mapping[str, Any], secrets: Mapping[str, str], owner: str | None
+    ) -> None:
+        """Store typed secrets in files that only this user can read, and write the settings.
 
-        The token is stored under the configuration's lock, and only if no other process has added
-        the account meanwhile: the file is then that process's.
+        They are stored under the configuration's lock, and only if no other process has added the
+        account meanwhile: the files are then that process's.
         """
-        token = table.get("token")
-        account = {**table, "token_file": str(self._token_file)} if token else dict(table)
-        account.pop("token", None)
-        if self._renews:
-            account = {"token_file": None, **account}
+        account = {f"{name}_file": None for name in self._lost} | dict(table)
+        account |= {f"{name}_file": str(self._file_of(name)) for name in secrets}
         is_default = self._account == "default"
         section: dict[str, Any] = account if is_default else {"accounts": {self._account: account}}
         if owner is not None:
@@ -224,28 +275,28 @@ class Onboarding:
         async with self._file.locked():
             content = self._file.read()
             if current := self._file.config_or_none(content):
-                self._without_token(current)
+                self._without_secrets(current)
             plan = self._file.plan_patch(content, {"channels": {self._channel: section}})
-            if token:
-                self._token_file.parent.mkdir(mode=0o700, exist_ok=True)
-                replace_file(self._token_file, f"{token}\n".encode())
+            for name, secret in secrets.items():
+                self._file_of(name).parent.mkdir(mode=0o700, exist_ok=True)
+                replace_file(self._file_of(name), f"{secret}\n".encode())
             try:
                 await self._file.write(plan)
             except BaseException:
-                if token and not self._renews:
-                    self._token_file.unlink(missing_ok=True)
+                for name in secrets.keys() - self._lost.keys():
+                    self._file_of(name).unlink(missing_ok=True)
                 raise
 
-    def _print_next_steps(self, name: str, owner: str | None) -> None:
+    def _print_next_steps(self, name: str, owner: str | None, table: Mapping[str, Any]) -> None:
         echo(f"{self._channel}/{self._account} is in {self._home.config_file} now.")
-        variable = self._options.get("token_env")
+        variables = " and ".join(value for key, value in table.items() if key.endswith("_env"))
         if running_pid(self._home) is None:
-            where = f", with {variable} in its environment" if variable else ""
+            where = f", with {variables} in its environment" if variables else ""
             echo(f"Start `remoteclaw up`{where}: then {one_line(name)} answers.")
-        elif variable:
+        elif variables:
             echo(
-                f"Set {variable} where `remoteclaw up` runs, and restart it: then {one_line(name)} "
-                "answers."
+                f"Set {variables} where `remoteclaw up` runs, and restart it: then "
+                f"{one_line(name)} answers."
             )
         else:
             echo(f"`remoteclaw up` starts it now: {one_line(name)} answers.")
@@ -256,3 +307,13 @@ class Onboarding:
             )
         else:
             echo("Others who write to it get a code: `/pair CODE` in your chat gives them access.")
+
+
+def _fields_of(name: str) -> tuple[str, str, str]:
+    """Return the fields of a secret."""
+    return name, f"{name}_env", f"{name}_file"
+
+
+def _noun(name: str) -> str:
+    """Return the name of a secret as people read it."""
+    return name.replace("_", " ")

@@ -4,16 +4,21 @@ import asyncio
 import re
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
+from click.testing import CliRunner
 
-from remoteclaw.config.model import TokenConfig
+from remoteclaw.cli import main
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig, Secret, SecretsConfig, TokenConfig
+from remoteclaw.config.rights import BY_PEOPLE, SECRET
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.packages import is_import_error
 from remoteclaw.profiles import CHANNELS, Channel
+from remoteclaw.protocols import ChannelProfile, Identity
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
@@ -174,6 +179,80 @@ async def test_an_account_whose_token_file_is_lost_gets_a_new_token(
     assert "already: change it there" in add(stack, *options, typed=f"{bot.token}\n")
 
 
+class DoorAccount(SecretsConfig):
+    """An account with two secrets, which exists only in this file."""
+
+    secrets: ClassVar[Mapping[str, Secret]] = {
+        "bot_token": Secret(form="xoxb-.+", kind="a bot token: one looks like xoxb-…"),
+        "app_token": Secret(
+            form="xapp-.+",
+            kind="an app token: one looks like xapp-…",
+            how="Basic Information, App-Level Tokens, gives the app's token.",
+        ),
+    }
+
+    bot_token: Annotated[str | None, SECRET] = None
+    bot_token_env: Annotated[str | None, BY_PEOPLE] = None
+    bot_token_file: Annotated[str | None, BY_PEOPLE] = None
+    app_token: Annotated[str | None, SECRET] = None
+    app_token_env: Annotated[str | None, BY_PEOPLE] = None
+    app_token_file: Annotated[str | None, BY_PEOPLE] = None
+
+
+class DoorConfig(DoorAccount, ChannelConfig):
+    """The settings of the channel `door`."""
+
+
+class Door:
+    """The platform's side: knows the secrets that it was given last."""
+
+    used: ClassVar[list[str]] = []
+
+    def __init__(self, settings: DoorAccount) -> None:
+        self.used[:] = [settings.read_secret(name) for name in settings.secrets]
+
+    async def connect(self) -> Identity:
+        return Identity("@door")
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+def test_an_account_with_several_secrets_is_asked_for_each_and_only_for_lost_ones(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter, settings = f"{__name__}:Door", f"{__name__}:DoorConfig"
+    door = Channel(profile=ChannelProfile(), settings=settings, adapter=adapter, sign_up="Ask us.")
+    monkeypatch.setitem(CHANNELS, "door", door)
+    monkeypatch.setenv("REMOTECLAW_HOME", str(home.path))
+
+    def added(*options: str, typed: str = "") -> str:
+        arguments = ("channel", "add", "door", "--owner", "7", *options)
+        return CliRunner().invoke(main, arguments, input=typed).output
+
+    assert "This is not an app token" in added(typed="xoxb-1\nxoxb-1\n")
+    assert not home.config_file.exists(), "nothing is written before all secrets are known"
+    output = added(typed="xoxb-1\nxapp-1\n")
+    assert output.index("Bot token") < output.index("gives the app's token") < output.index("App t")
+    assert "They are those of @door." in output
+    assert "xoxb-1" not in home.config_file.read_text()
+    written = tomllib.loads(home.config_file.read_text())["channels"]["door"]
+    files = {name: Path(written[f"{name}_file"]) for name in DoorAccount.secrets}
+    assert {name: file.read_text() for name, file in files.items()} == {
+        "bot_token": "xoxb-1\n",
+        "app_token": "xapp-1\n",
+    }
+    assert {file.stat().st_mode & 0o777 for file in files.values()} == {0o600}
+    files["app_token"].unlink()
+    assert "door/default gets a new app token" in added(typed="xapp-2\n")
+    assert Door.used == ["xoxb-1", "xapp-2"]
+    other = ("--account", "b", "--no-input", "--token-file")
+    half = added(*other, f"bot_token={files['bot_token']}")
+    assert "Say where the app token is: --token-file app_token=FILE, or --token-env" in half
+    wrong = added(*other, "bot=x")
+    assert "--token-file bot=x: write NAME=PLACE, with the NAME bot_token or app_token." in wrong
+
+
 @pytest.mark.parametrize("where", ["typed", "file"])
 async def test_a_text_without_the_form_of_a_token_is_refused_before_the_platform_is_asked(
     stack: Stack, where: str
@@ -239,7 +318,7 @@ async def test_a_missing_library_is_reported_with_the_command_that_installs_it(
 
 def test_a_lost_token_is_not_explained_by_packages_that_were_installed() -> None:
     with pytest.raises(ConfigError) as error:
-        TokenConfig(token_file="/nowhere/t").read_token()
+        TokenConfig(token_file="/nowhere/t").read_secret("token")
 
     assert str(error.value).endswith("Write the token into it, with mode 600.")
     assert not is_import_error(error.value)

@@ -112,9 +112,9 @@ def test_a_token_is_read_from_the_setting_a_variable_or_a_file(directory: Path) 
     file = directory / "token"
     file.write_text("from-file\n")
 
-    assert TokenConfig(token="here").read_token({}) == "here"
-    assert TokenConfig(token_env="T").read_token({"T": " from-env "}) == "from-env"
-    assert TokenConfig(token_file=str(file)).read_token({}) == "from-file"
+    assert TokenConfig(token="here").read_secret("token", {}) == "here"
+    assert TokenConfig(token_env="T").read_secret("token", {"T": " from-env "}) == "from-env"
+    assert TokenConfig(token_file=str(file)).read_secret("token", {}) == "from-file"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_unusable_token_is_reported_without_showing_it(
     account: TokenConfig, problem: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        account.read_token({})
+        account.read_secret("token", {})
 
     assert problem in str(error.value)
     assert "two words" not in str(error.value)

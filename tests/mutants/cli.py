@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "a token file that stays after the token was refused",
-        before="self._token_file.unlink(missing_ok=True)",
+        before="self._file_of(name).unlink(missing_ok=True)",
         after="pass",
         test="test_a_token_that_is_refused_leaves_nothing_behind",
     ),

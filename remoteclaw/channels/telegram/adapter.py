@@ -98,7 +98,7 @@ class TelegramAdapter:
     has_buttons = True
 
     def __init__(self, settings: TelegramAccount) -> None:
-        self._api = BotApi(settings.read_token(), settings.api_url)
+        self._api = BotApi(settings.read_secret("token"), settings.api_url)
         self._me: Mapping[str, Any] = {}
 
     # The incoming side.

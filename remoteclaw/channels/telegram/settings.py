@@ -1,10 +1,11 @@
 """The configuration section `[channels.telegram]`."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from remoteclaw.config.model import ChannelConfig, TokenConfig
+from remoteclaw.config.model import ChannelConfig, Secret, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE
 
 #: Telegram's own Bot API server.
@@ -14,8 +15,12 @@ API_URL = "https://api.telegram.org"
 class TelegramAccount(TokenConfig):
     """A bot."""
 
-    form: ClassVar[str] = r"\d+:[\w-]{30,}"
-    kind: ClassVar[str] = "a bot's token: one looks like 123456789:AAHd…, and @BotFather shows it"
+    secrets: ClassVar[Mapping[str, Secret]] = {
+        "token": Secret(
+            form=r"\d+:[\w-]{30,}",
+            kind="a bot's token: one looks like 123456789:AAHd…, and @BotFather shows it",
+        )
+    }
 
     api_url: Annotated[str, BY_PEOPLE] = API_URL
     """The address of the Bot API: Telegram's, or that of your own server."""

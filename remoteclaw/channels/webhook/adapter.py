@@ -49,7 +49,7 @@ class WebhookAdapter:
 
     def __init__(self, settings: WebhookAccount) -> None:
         self._url = settings.url
-        self._token = settings.read_token()
+        self._token = settings.read_secret("token")
         self._pool = httpcore2.AsyncConnectionPool(max_connections=32)
 
     async def connect(self) -> Identity:

@@ -7,7 +7,14 @@ underscore in the place of a double one is ignored.
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
 from remoteclaw.config.model.budgets import Budget, PersonConfig, Price
-from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, TokenConfig, accounts_of
+from remoteclaw.config.model.channels import (
+    AccountConfig,
+    ChannelConfig,
+    Secret,
+    SecretsConfig,
+    TokenConfig,
+    accounts_of,
+)
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig, JwtConfig, is_loopback
@@ -42,6 +49,8 @@ __all__ = [
     "RedisConfig",
     "RequestsConfig",
     "ResetConfig",
+    "Secret",
+    "SecretsConfig",
     "SenderConfig",
     "SessionsConfig",
     "TerminalsConfig",

@@ -4,6 +4,7 @@ import functools
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -188,13 +189,89 @@ class AccountConfig(Section):
         return self
 
 
-class TokenConfig(AccountConfig):
-    """An account that signs in with a token, which is in exactly one of three places."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """What a secret of an account looks like, and where its user finds it."""
 
-    form: ClassVar[str] = r"[!-~]+"
-    """The regular expression of tokens."""
-    kind: ClassVar[str] = "a token: a token is printable ASCII, without spaces"
-    """What a token is, and how it looks."""
+    form: str = r"[!-~]+"
+    """The regular expression of such secrets."""
+    kind: str = "a token: a token is printable ASCII, without spaces"
+    """What the secret is, and how it looks."""
+    how: str = ""
+    """How to get one, in a sentence; empty if the channel's `sign_up` says it."""
+
+
+class SecretsConfig(AccountConfig):
+    """An account that signs in with secrets, each of which is in exactly one of three places.
+
+    A subclass names them in `secrets`, and has three fields for each: `NAME` is the secret itself,
+    `NAME_env` the environment variable that contains it, and `NAME_file` the file that contains it
+    and nothing else.
+    """
+
+    secrets: ClassVar[Mapping[str, Secret]] = {}
+    """The secrets, by name, in the order in which `channel add` asks for them."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Refuse a class without the fields of its secrets."""
+        for name in cls.secrets:
+            if missing := {name, f"{name}_env", f"{name}_file"} - cls.model_fields.keys():
+                raise TypeError(f"{cls.__name__} lacks the fields {', '.join(sorted(missing))}")
+
+    @property
+    def is_account(self) -> bool:
+        """Whether these settings say where a secret is."""
+        return any(any(self._places_of(name)) for name in self.secrets)
+
+    def _places_of(self, name: str) -> tuple[str | None, str | None, str | None]:
+        return getattr(self, name), getattr(self, f"{name}_env"), getattr(self, f"{name}_file")
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> "SecretsConfig":
+        for name in self.secrets:
+            if len([place for place in self._places_of(name) if place]) > 1:
+                raise ValueError(
+                    f"has more than one of {name}, {name}_env and {name}_file: keep one"
+                )
+        return self
+
+    def read_secret(self, name: str, environment: Mapping[str, str] = os.environ) -> str:
+        """Return a secret; raises `ConfigError` if it is missing, unreadable or malformed."""
+        itself, variable, file = self._places_of(name)
+        if file:
+            path = Path(file).expanduser()
+            try:
+                secret = path.read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "it is no text"
+                raise ConfigError(
+                    f"{name}_file {path} can't be read: {why}. Write the {name} into it, with mode "
+                    "600."
+                ) from None
+            where = f"{name}_file {path}"
+        elif variable:
+            secret, where = environment.get(variable, "").strip(), f"${variable}"
+        elif itself:
+            secret, where = itself.strip(), name
+        else:
+            raise ConfigError(f"There is no {name}: set {name}_file or {name}_env.")
+        if not secret:
+            raise ConfigError(f"There is no {name}: {where} is empty.")
+        if problem := self.problem_of(name, secret):
+            raise ConfigError(f"{where} doesn't contain {problem}.")
+        return secret
+
+    @classmethod
+    def problem_of(cls, name: str, text: str) -> str:
+        """Return what a text is not, because it has another form; empty if it can be the secret."""
+        return "" if re.fullmatch(cls.secrets[name].form, text) else cls.secrets[name].kind
+
+
+class TokenConfig(SecretsConfig):
+    """An account whose only secret is a token."""
+
+    secrets: ClassVar[Mapping[str, Secret]] = {"token": Secret()}
 
     token: Annotated[str | None, SECRET] = None
     """The token itself. Prefer `token_env` or `token_file`, which keep it out of this file."""
@@ -202,45 +279,6 @@ class TokenConfig(AccountConfig):
     """The name of the environment variable that contains the token."""
     token_file: Annotated[str | None, BY_PEOPLE] = None
     """The path of the file that contains the token and nothing else."""
-
-    @property
-    def is_account(self) -> bool:
-        """Whether these settings say where the token is."""
-        return bool(self.token or self.token_env or self.token_file)
-
-    @model_validator(mode="after")
-    def _check_token(self) -> "TokenConfig":
-        if len([place for place in (self.token, self.token_env, self.token_file) if place]) > 1:
-            raise ValueError("has more than one of token, token_env and token_file: keep one")
-        return self
-
-    def read_token(self, environment: Mapping[str, str] = os.environ) -> str:
-        """Return the token; raises `ConfigError` if it is missing, unreadable or malformed."""
-        if self.token_file:
-            path = Path(self.token_file).expanduser()
-            try:
-                token = path.read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or "it is no text"
-                raise ConfigError(
-                    f"token_file {path} can't be read: {why}. Write the token into it, with mode "
-                    "600."
-                ) from None
-            where = f"token_file {path}"
-        elif self.token_env:
-            token, where = environment.get(self.token_env, "").strip(), f"${self.token_env}"
-        else:
-            token, where = (self.token or "").strip(), "token"
-        if not token:
-            raise ConfigError(f"There is no token: {where} is empty.")
-        if problem := self.problem_of(token):
-            raise ConfigError(f"{where} doesn't contain {problem}.")
-        return token
-
-    @classmethod
-    def problem_of(cls, token: str) -> str:
-        """Return what a text is not, because it has another form; empty if it can be a token."""
-        return "" if re.fullmatch(cls.form, token) else cls.kind
 
 
 def accounts_of(channel: ChannelConfig) -> dict[str, AccountConfig]:

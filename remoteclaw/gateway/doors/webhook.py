@@ -49,7 +49,7 @@ class WebhookDoor:
         body = await body_of(request)
         settings = gateway.config().accounts().get((CHANNEL, account))
         try:
-            token = settings.read_token() if isinstance(settings, WebhookAccount) else ""
+            token = settings.read_secret("token") if isinstance(settings, WebhookAccount) else ""
         except ConfigError as error:
             log.error("webhook %s: %s", account, error)
             raise CallRefused(
