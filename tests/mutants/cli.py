@@ -10,10 +10,10 @@ MUTANTS = (
         test="test_a_bot_is_added_with_its_owner_and_answers",
     ),
     Mutant(
-        "a token file that stays after the token was refused",
-        before="self._file_of(name).unlink(missing_ok=True)",
-        after="pass",
-        test="test_a_token_that_is_refused_leaves_nothing_behind",
+        "an account whose token another process replaces",
+        before="                self._without_secrets(current)",
+        after="                pass",
+        test="test_of_two_that_add_an_account_at_once_one_succeeds_and_keeps_its_token",
     ),
     Mutant(
         "a send that fails although Redis may have the message",
