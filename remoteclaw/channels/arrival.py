@@ -13,6 +13,8 @@ from remoteclaw.channels.responses import Response
 from remoteclaw.channels.transcribe import is_recording
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.pairings import PairingRequest
+from remoteclaw.fleet.replies.signs import Sign
+from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChatPlace, Reaction, SessionKey
 from remoteclaw.protocols import Incoming, Place
@@ -391,6 +393,7 @@ class Arrival(Report):
                     once=self.known(self.incoming),
                 )
                 is_accepted = True
+                await self._show_state(accepted, access)
                 if self.awaited:
                     self.awaited.accepted = accepted
             except MessageRefused as refusal:
@@ -398,6 +401,16 @@ class Arrival(Report):
         if received.problems:
             await self.reply("\n".join(received.problems), once=(self.name, "problems"))
         return is_accepted
+
+    async def _show_state(self, accepted: Accepted, access: Access) -> None:
+        """Have the message show its state, if it is for the agent and the chat shows states."""
+        incoming, signs = self.incoming, self.context.signs
+        channel = access.config.channel_of(accepted.session)
+        is_for_agent = incoming.is_for_us or incoming.thread is not None
+        if signs and is_for_agent and channel.shows_state_in(incoming.chat_kind):
+            sid = accepted.session.sid
+            sign = Sign(incoming.chat, incoming.thread, incoming.id, sid, accepted.entry_id)
+            await signs.add(sign)
 
     def _why_not_heard(self, session: SessionKey, access: Access) -> str:
         """Return why a message that has only recordings can't be heard; empty if it can."""

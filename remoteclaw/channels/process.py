@@ -9,6 +9,7 @@ import contextlib
 import logging
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from importlib import resources
 from pkgutil import resolve_name
 from typing import Any, Literal, cast
@@ -20,6 +21,7 @@ from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import RateLimiter
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.report import InboundContext
+from remoteclaw.channels.signs import StateSigns
 from remoteclaw.channels.unreached import notice_of
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
@@ -41,7 +43,7 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.host.packages import is_import_error, package_hint
 from remoteclaw.messages import ChatPlace, SessionKey
 from remoteclaw.profiles import Channel, channel_of, profile_of
-from remoteclaw.protocols import PlatformAdapter, Reply, StatefulAdapter
+from remoteclaw.protocols import OperatingAdapter, PlatformAdapter, Reply, StatefulAdapter
 
 #: The interval between checks of the configuration, and of why replies wait, in seconds.
 CHECK_S = 1.0
@@ -169,6 +171,7 @@ class _Account:
                     ]
                 )
                 budget = Budget(self._name, profile_of(self._provider))
+                signs = self._signs(reader, adapter, budget)
                 async with asyncio.TaskGroup() as tasks:
                     relaying = relay(
                         reader,
@@ -177,9 +180,11 @@ class _Account:
                         history_ms=self._history_ms,
                         shows_work=self._shows_work,
                         notice_of=self._notice_of,
+                        signs=signs,
                     )
                     tasks.create_task(relaying)
-                    tasks.create_task(Intake(self._context, reader, adapter).run())
+                    context = replace(self._context, signs=signs)
+                    tasks.create_task(Intake(context, reader, adapter).run())
                     tasks.create_task(self._report_waiting(budget, otherwise=identity.problem))
             finally:
                 await adapter.aclose()
@@ -190,6 +195,14 @@ class _Account:
             log.error("%s: %s", self._name, frames_of(ended))
         assert ended is not None, "the tasks only end with an error"
         return ended
+
+    def _signs(
+        self, reader: ReplyReader, adapter: PlatformAdapter, budget: Budget
+    ) -> StateSigns | None:
+        emoji = profile_of(self._provider).state_emoji
+        if not emoji or not isinstance(adapter, OperatingAdapter):
+            return None
+        return StateSigns(self._fleet.signs, reader, adapter, budget, emoji)
 
     async def _notice_of(
         self, reply: Reply, failure: DeliveryFailure

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import orjson
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.delivery import Delivery, DeliveryResult, Preview, failure, shielded
 from remoteclaw.channels.live import LiveChats
+from remoteclaw.channels.signs import StateSigns
 from remoteclaw.channels.task_progress import ToolDetailOf
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import LeaseLost, RemoteClawError, Unsupported, first_of
@@ -61,6 +63,7 @@ async def relay(
     history_ms: Callable[[], int] = lambda: 0,
     shows_work: ToolDetailOf | None = None,
     notice_of: NoticeOf | None = None,
+    signs: StateSigns | None = None,
 ) -> None:
     """Deliver replies until cancelled.
 
@@ -69,6 +72,7 @@ async def relay(
     are kept in the chat's history. If the platform can edit messages, chats also show the progress
     of their tasks and branches, with the tool details that `shows_work` returns. `notice_of`
     returns the place and the payload of the notice about a reply that is given up, if it has one.
+    `signs` show the states of people's messages meanwhile.
     """
     profile = profile_of(reader.provider)
     budget = budget or Budget(f"{reader.provider}/{reader.account}", profile)
@@ -91,8 +95,10 @@ async def relay(
                     await live.load()
                     tasks.create_task(live.run())
                 queues = _TopicQueues(
-                    reader, adapter, budget, tasks, live, history_ms, notice_of or _no_notice
+                    reader, adapter, budget, tasks, live, history_ms, notice_of or _no_notice, signs
                 )
+                if signs:
+                    tasks.create_task(signs.run())
                 await queues.run()
         except* LeaseLost as lost:
             name = f"{reader.provider}/{reader.account}"
@@ -111,6 +117,7 @@ class _TopicQueues:
         live: LiveChats | None,
         history_ms: Callable[[], int],
         notice_of: NoticeOf,
+        signs: StateSigns | None,
     ) -> None:
         self._reader = reader
         self._adapter = adapter
@@ -119,6 +126,7 @@ class _TopicQueues:
         self._live = live
         self._history_ms = history_ms
         self._notice_of = notice_of
+        self._signs = signs
         self._at_once = asyncio.Semaphore(MAX_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of its undelivered replies, in order."""
@@ -215,11 +223,18 @@ class _TopicQueues:
             log.error("the operation %s failed: %s", operation.name, frames_of(error))
             return failure(f"The channel's adapter failed ({type(error).__name__}).")
 
+    def _without_sign(self, operation: Operation) -> AbstractAsyncContextManager[None]:
+        """Return the context of an operation, which ends the sign of a message with a reaction."""
+        if self._signs is None or operation.name != "react":
+            return nullcontext()
+        return self._signs.giving_way(operation.channel_id, operation.args["messageId"])
+
     async def _perform(self, operation: Operation) -> Mapping[str, Any]:
         """Have the adapter perform an operation. If it can't `read`, use RemoteClaw's history."""
         try:
             if isinstance(self._adapter, OperatingAdapter):
-                return await self._adapter.operate(operation)
+                async with self._without_sign(operation):
+                    return await self._adapter.operate(operation)
             raise Unsupported(ONLY_SENDS)
         except Unsupported:
             if operation.name != "read":

@@ -10,6 +10,7 @@ from remoteclaw import commands
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.files import NOT_KEPT, QUOTED_WITHOUT, ReceivedFiles, receive_files
 from remoteclaw.channels.rate import MAX_PER_MINUTE, MAX_THREADS_PER_HOUR, RateLimiter
+from remoteclaw.channels.signs import StateSigns
 from remoteclaw.config.chats import agent_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
@@ -64,6 +65,8 @@ class InboundContext:
     provider: str
     account: str
     rate: RateLimiter
+    signs: StateSigns | None = None
+    """Shows the states of messages; None where the platform can't."""
     agent: str | None = None
     """The agent of the conversation; None for the account's."""
 

@@ -23,6 +23,7 @@ from remoteclaw.fleet.replies.deadletters import DeadLetters
 from remoteclaw.fleet.replies.history import History
 from remoteclaw.fleet.replies.receipts import Receipts
 from remoteclaw.fleet.replies.replies import Replies
+from remoteclaw.fleet.replies.signs import Signs
 from remoteclaw.fleet.requests.requests import Requests
 from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.sessions.sessions import Sessions
@@ -77,6 +78,7 @@ class Fleet:
     records: Records
     replies: Replies
     sessions: Sessions
+    signs: Signs
     sweeper: Sweeper
     task_trees: TaskTrees
     terminals: Terminals
@@ -136,6 +138,7 @@ class Fleet:
             records=records,
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker, records),
+            signs=Signs(scripts),
             sweeper=Sweeper(scripts, waker, workers, requests),
             task_trees=TaskTrees(scripts),
             terminals=Terminals(scripts, waker),

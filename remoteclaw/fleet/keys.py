@@ -293,6 +293,12 @@ def previews(provider: str, account: str) -> str:
     return f"rc:previews:{provider}:{account}"
 
 
+def signs(provider: str, account: str) -> str:
+    """Hash: the messages in an account's chats that show their state, by chat and message, as JSON;
+    until their outcome is shown."""
+    return f"rc:signs:{provider}:{account}"
+
+
 def side_effects(sid: str) -> str:
     """List: the side effects of the unfinished turn's tools, in all attempts, as JSON."""
     return f"rc:side-effects:{{{sid}}}"

@@ -1,7 +1,7 @@
 """The protocol for channels: their profiles, and the adapters that deliver replies."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from remoteclaw.messages import Attachment, ChatPlace
@@ -14,6 +14,7 @@ __all__ = [
     "Live",
     "LiveAdapter",
     "LookingAdapter",
+    "MessageState",
     "MeteredAdapter",
     "Method",
     "OperatingAdapter",
@@ -62,6 +63,11 @@ class Allowance:
     """The chat whose calls are counted; None for those of the account."""
 
 
+#: The state of a person's message: it waits, a turn answers it, that turn waits for a person, it is
+#: answered, or it gets no answer.
+MessageState = Literal["received", "works", "needs_you", "done", "failed"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelProfile:
     """The profile of a channel: its limits, format, ids and owners.
@@ -92,6 +98,9 @@ class ChannelProfile:
     """Whether chats have threads or topics."""
     opens_threads: bool = False
     """Whether a message in a group can open a thread, which then has the message's id."""
+    state_emoji: Mapping[MessageState, str] = field(default_factory=dict)
+    """The emoji of the states that the account shows as its reaction to a person's message, if its
+    adapter can `react`. In a state without one there is no reaction; empty for none at all."""
     lacks: frozenset[str] = frozenset()
     """The tools for chats that have no effect on the channel; agents there don't get them."""
     direct_chat_form: str | None = None

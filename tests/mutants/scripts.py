@@ -18,6 +18,12 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a message that says that it is worked on after its worker's death",
+        before="runs = status == 'running' and tonumber(until_ms or 0) > now_ms()",
+        after="runs = status == 'running'",
+        test="test_a_message_waits_again_once_the_lease_of_its_worker_is_over",
+    ),
+    Mutant(
         "a change of the memory that overwrites another worker's",
         before="if (redis.call('HGET', keys.memory, 'version') or '0') ~= args.base then",
         after="if false then",

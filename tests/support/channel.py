@@ -33,6 +33,7 @@ from remoteclaw.protocols import (
     Identity,
     Incoming,
     IncomingFile,
+    MessageState,
     Place,
     PollResult,
 )
@@ -160,8 +161,16 @@ async def until_stored(stack: Stack, count: int) -> None:
     await eventually(are_stored)
 
 
+#: The emoji of the states that messages show.
+STATES: dict[MessageState, str] = {
+    "received": "👀",
+    "works": "🔨",
+    "needs_you": "🙏",
+    "done": "👍",
+    "failed": "💔",
+}
 CHANNEL = Channel(
-    profile=ChannelProfile(opens_threads=True),
+    profile=ChannelProfile(opens_threads=True, state_emoji=STATES),
     settings=f"{__name__}:PlatformConfig",
     adapter=f"{__name__}:Account",
 )

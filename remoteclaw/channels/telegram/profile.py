@@ -18,6 +18,13 @@ PROFILE = ChannelProfile(
         "Effects are fire, thumbs_up, thumbs_down, heart, confetti and poop, in direct chats only.",
     ),
     attachment_mb=20,  # bots may download 20 MB and send 50 MB
+    state_emoji={
+        "received": "👀",
+        "works": "👨‍💻",
+        "needs_you": "🙏",
+        "done": "👍",
+        "failed": "💔",
+    },
     live_every_s=1.0,  # Telegram allows about one message or edit per second in a chat
     rates=(  # https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this
         Rate(_MESSAGES, 20, per_s=20),  # "one message per second", with short bursts

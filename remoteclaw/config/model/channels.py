@@ -24,7 +24,7 @@ from remoteclaw.config.model.tools import GroupConfig, SenderConfig, Threads, To
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET, declared, fields
 from remoteclaw.errors import ConfigError
 from remoteclaw.extensions import cant_load
-from remoteclaw.messages import DEFAULT_ACCOUNT
+from remoteclaw.messages import DEFAULT_ACCOUNT, ChatKind
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import Unit
 
@@ -79,6 +79,10 @@ class ChannelConfig(AskingSection):
     shows_work: Annotated[bool, BY_PEOPLE] = True
     """Whether the chat has a silent message that lists the running tasks and branches of the
     conversation. It needs a platform on which messages can be edited."""
+    shows_state: Annotated[bool | None, BY_PEOPLE] = None
+    """Whether a person's message to the agent shows its state as a reaction: received, works, needs
+    you, done or failed. It needs a platform with reactions. Without it, this is so in groups and
+    threads, and not in direct chats."""
     reset: Annotated[ResetConfig | None, BY_PEOPLE] = None
     """When conversations on the channel end by time. Without it, `[sessions]` decides."""
     attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)
@@ -132,6 +136,10 @@ class ChannelConfig(AskingSection):
     def _check_tables(cls, value: dict[str, _T]) -> dict[str, _T]:
         check_ids(value)
         return value
+
+    def shows_state_in(self, kind: ChatKind) -> bool:
+        """Whether messages in a chat of that kind show their state."""
+        return kind != "direct" if self.shows_state is None else self.shows_state
 
     def named_ids(self) -> set[str]:
         """Return all ids of people and chats in these settings."""

@@ -61,6 +61,26 @@ async def test_a_person_writes_in_telegram_and_the_agent_answers(
     assert not [call for call in bot.calls() if "refused" in call]
 
 
+async def test_a_message_in_a_group_shows_its_state_as_a_reaction_of_the_bot(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    channel.start()
+    message = bot.say(f"@{bot.username} hello", chat=GROUP, by=ANN)
+
+    async def shows(emoji: str) -> None:
+        def shown() -> list[str]:
+            return [
+                one.get("reaction", "") for one in bot.chat(GROUP) if one["message_id"] == message
+            ]
+
+        await eventually(lambda: shown() == [emoji])
+
+    await shows("👀")
+    await stack.start_worker()
+    await shows("👍")
+    assert not [call for call in bot.calls() if "refused" in call]
+
+
 async def test_a_reply_to_a_picture_or_file_reaches_the_agent_with_it(
     stack: Stack, bot: TelegramBot, channel: Channel
 ) -> None:

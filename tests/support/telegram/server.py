@@ -25,7 +25,7 @@ MAX_ALERT = 200
 FETCHED_BYTES, PHOTO_BYTES = 20 * 2**20, 10_000_000
 #: What is only told of if it was asked for.
 _ON_DEMAND = frozenset(("chat_member", "message_reaction", "message_reaction_count"))
-_EMOJI = frozenset("👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🎉 🤩 🙏 👌 💯 👀 🤝 ✍ 🫡 💔 😢".split())
+_EMOJI = frozenset("👍 👎 ❤ 🔥 🥰 👏 😁 🤔 🤯 😱 🎉 🤩 🙏 👌 💯 👀 🤝 ✍ 🫡 💔 😢 👨‍💻".split())
 _EFFECTS = frozenset(("5104841245755180586", "5107584321108051014", "5046509860389126442"))
 #: What Telegram limits: messages and edits in a chat and in a group, and all calls of a bot that
 #: name a chat; each how many in how many seconds. It says "one message per second" in a chat and

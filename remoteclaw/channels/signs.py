@@ -1,0 +1,185 @@
+"""Signs: the state of people's messages as the account's reaction to each, in an account's chats.
+
+A sign follows the outcome of its message in Redis, so a crash of the worker or of this process
+leaves none that is wrong. It is the least urgent call: a chat gets at most two a second.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Collection, Mapping
+
+from remoteclaw.channels.budget import Budget
+from remoteclaw.clock import boottime, now_ms
+from remoteclaw.errors import (
+    AccountRefused,
+    LeaseLost,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    RedisRefused,
+    RedisUnavailable,
+    Unsupported,
+)
+from remoteclaw.fleet.replies.reader import ReplyReader
+from remoteclaw.fleet.replies.signs import Sign, Signs, sign_name
+from remoteclaw.host.logs import frames_of
+from remoteclaw.protocols import MessageState, OperatingAdapter, Operation
+
+#: The pause between two looks at the states, in seconds: states that end sooner are not shown.
+EVERY_S = 0.5
+#: The pause between two looks while no message shows its state, in seconds. Only a process that was
+#: frozen, and no longer has the claim, adds signs that are not announced.
+IDLE_S = 30.0
+#: Time limit of one call, and the pause in a chat after one that failed, in seconds.
+CALL_S, RETRY_S = 4.0, 10.0
+#: Time limit for storing a sign, in seconds: later messages of the chat wait for it.
+STORE_S = 2.0
+#: After this many refusals in a row, no more signs are shown in a chat: it has no reactions.
+MAX_REFUSALS = 3
+#: The states that change no more.
+FINAL = ("done", "failed", "ended", "gone")
+
+log = logging.getLogger(__name__)
+
+
+class StateSigns:
+    """Shows the states of messages in an account's chats, while this adapter has the claim."""
+
+    def __init__(
+        self,
+        signs: Signs,
+        reader: ReplyReader,
+        adapter: OperatingAdapter,
+        budget: Budget,
+        emoji: Mapping[MessageState, str],
+    ) -> None:
+        self._signs = signs
+        self._reader = reader
+        self._adapter = adapter
+        self._budget = budget
+        self._emoji = emoji
+        self._shown: dict[str, str] = {}
+        """The reactions that messages certainly have, by sign; empty for none."""
+        self._refusals: dict[str, int] = {}
+        """By chat, the number of refusals since a sign was shown there."""
+        self._paused_until: dict[str, float] = {}
+        """The times of `boottime()` until which chats get no sign, after a failure."""
+        self._added = asyncio.Event()
+        self._lock = asyncio.Lock()
+        """Held during a reaction of this account: the platform keeps the last one."""
+
+    async def add(self, sign: Sign) -> None:
+        """Show the state of a message until its outcome. Without Redis, the message has no sign."""
+        if self._refusals.get(sign.chat, 0) >= MAX_REFUSALS:
+            return
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            account, deadline = (self._reader.provider, self._reader.account), boottime() + STORE_S
+            if await self._signs.add(*account, sign, deadline=deadline):
+                self._shown.setdefault(sign.name, "")
+            self._added.set()
+
+    @contextlib.asynccontextmanager
+    async def giving_way(self, chat: str, message_id: str) -> AsyncGenerator[None, None]:
+        """Perform an agent's own reaction to a message in the context: it replaces the sign."""
+        async with self._lock:
+            yield
+            await self._remove(sign_name(chat, message_id))
+
+    async def run(self) -> None:
+        """Show the states until cancelled. Raises `LeaseLost` if another adapter has the claim."""
+        self._shown.clear()  # another process may have shown others
+        while True:
+            self._added.clear()
+            signs = await self._signs.read(self._reader)
+            for sign, state in signs:
+                if state == "gone" or (state in FINAL and self._is_shown(sign, state)):
+                    await self._remove(sign.name)
+            for next_sign, next_state in self._next(signs):
+                await self._show(next_sign, next_state)
+            if signs:
+                await asyncio.sleep(EVERY_S)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(IDLE_S):
+                        await self._added.wait()
+
+    def _next(self, signs: Collection[tuple[Sign, str]]) -> list[tuple[Sign, str]]:
+        """Return the sign that is to be changed next in each chat that may be called."""
+        found: dict[str, tuple[Sign, str]] = {}
+        for sign, state in signs:
+            if sign.chat not in found and state != "gone" and not self._is_shown(sign, state):
+                found[sign.chat] = sign, state
+        return [each for chat, each in found.items() if self._may_call(chat)]
+
+    def _may_call(self, chat: str) -> bool:
+        is_paused = self._paused_until.get(chat, 0.0) > boottime()
+        return self._budget.is_free(chat, "react") and not is_paused
+
+    def _is_shown(self, sign: Sign, state: str) -> bool:
+        return self._shown.get(sign.name) == self._emoji_of(state)
+
+    def _emoji_of(self, state: str) -> str:
+        return {str(name): emoji for name, emoji in self._emoji.items()}.get(state, "")
+
+    async def _show(self, sign: Sign, state: str) -> None:
+        """Show a state. A failure is only logged, and tried again."""
+        async with self._lock:
+            # Unknown until the platform has answered: a call without an answer may have arrived.
+            self._shown.pop(sign.name, None)
+            await self._reader.ensure_claim()
+            try:
+                with self._budget.call(sign.chat, "react"):
+                    async with asyncio.timeout(CALL_S):
+                        await self._adapter.operate(_reaction(sign, self._emoji_of(state)))
+            except (PlatformRefused, Unsupported) as refusal:
+                self._refused(sign.chat, refusal)
+                await self._remove(sign.name)
+            except Exception as error:  # noqa: BLE001 - a sign must not end the relay
+                self._failed(sign.chat, error)
+            else:
+                self._refusals.pop(sign.chat, None)
+                self._paused_until.pop(sign.chat, None)
+                self._shown[sign.name] = self._emoji_of(state)
+                await self._keep_claim(sign)
+                if state in FINAL:
+                    await self._remove(sign.name)
+
+    async def _keep_claim(self, sign: Sign) -> None:
+        """Renew the claim after a call, which may have arrived late if this process was frozen.
+
+        If another process has the claim, it shows the state again.
+        """
+        try:
+            await self._reader.ensure_claim()
+        except LeaseLost:
+            await self.add(sign)
+            raise
+
+    async def _remove(self, name: str) -> None:
+        await self._signs.remove(self._reader, name)
+        self._shown.pop(name, None)
+
+    def _refused(self, chat: str, refusal: Exception) -> None:
+        """Count a refusal; a message may be gone, but where all are refused, none are shown."""
+        self._refusals[chat] = self._refusals.get(chat, 0) + 1
+        if self._refusals[chat] == MAX_REFUSALS:
+            log.warning("messages in chat %s do not show their state: %s", chat, refusal)
+
+    def _failed(self, chat: str, error: Exception) -> None:
+        """Pause the signs of a chat; only throttling and a refused account affect the budget."""
+        self._paused_until[chat] = boottime() + RETRY_S
+        if isinstance(error, PlatformBusy | AccountRefused):
+            self._budget.failed(chat, error)
+        elif not isinstance(error, PlatformAway | TimeoutError):
+            log.warning("a message's state can't be shown in a chat: %s", frames_of(error))
+
+
+def _reaction(sign: Sign, emoji: str) -> Operation:
+    return Operation(
+        "react",
+        sign.chat,
+        sign.thread,
+        {"messageId": sign.message_id, "emoji": emoji},
+        expires_ms=now_ms() + int(CALL_S * 1000),
+    )
