@@ -82,6 +82,7 @@ async def test_messages_in_a_group_show_that_they_are_received_worked_on_and_don
     stack: Stack, channel: TestChannel
 ) -> None:
     about = {"directory": str(stack.home.path / "platform"), "owners": ["alice"], "groups": GROUPS}
+    about |= {"threads": "platform"}
     queue = {"mode": "collect", "debounce_ms": 0, "gather_ms": 0}
     stack.configure(queue=queue, channels={"test": about})
     channel.start()
