@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
 from remoteclaw.channels.changes import Change
+from remoteclaw.channels.membership import Membership
 from remoteclaw.channels.report import Report
 from remoteclaw.channels.responses import Response
 from remoteclaw.channels.transcribe import is_recording
@@ -173,6 +174,10 @@ class Arrival(Report):
         incoming = self.incoming
         if incoming.moved_to is not None:
             await access.move(incoming)
+            return
+        if incoming.invitation is not None:
+            membership = Membership(self.context, self.source, self.incoming)
+            await membership.take(access, is_admitted=verdict is Verdict.ADMITTED)
             return
         match verdict:
             case _ if incoming.choice is not None:

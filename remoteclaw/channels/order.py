@@ -1,8 +1,8 @@
 """The order of reports: each waits for the earlier ones of its conversation, except what overtakes.
 
 A choice, a reaction and a `/stop` overtake messages: a person waits for their effect, and an
-earlier message may have a slow file. So do a `/pair` and a chat's new id, because later reports of
-all chats wait for them. They don't overtake their own kind.
+earlier message may have a slow file. So do a `/pair`, the account's removal from a chat and a
+chat's new id, because later reports of all chats wait for them. They don't overtake their own kind.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ async def wait_for_earlier(
 
 
 async def wait_for_pairings(earlier: Sequence[Handling]) -> None:
-    """Wait for earlier `/pair` commands of all chats: they give access to later reports."""
+    """Wait for what changes the access of later reports of all chats, such as earlier `/pair`s."""
     for handling in earlier:
         if _overtakes_as(handling.incoming) == "pair":
             await asyncio.wait((handling.task,))
@@ -127,6 +127,8 @@ def _overtakes_as(
         return "reaction"
     if incoming.moved_to is not None:
         return "move"
+    if incoming.invitation == "removed":  # it takes access away
+        return "pair"
     # In a thread, a command needs no mention if the agent follows it. Otherwise it has no effect.
     may_be_followed = incoming.thread is not None and commands.is_plain_command(incoming.text)
     is_for_us = incoming.is_for_us or may_be_followed

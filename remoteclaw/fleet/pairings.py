@@ -125,10 +125,17 @@ class Pairings:
         client = self._scripts.client
         await self._call(client.hset, keys.PAIRED, field_of(provider, account, id_), value)
 
-    async def remove(self, id_: str, *, provider: str | None = None) -> Sequence[Paired]:
-        """Revoke the access of a person or a group on all accounts; return the removed pairings."""
+    async def remove(
+        self, id_: str, *, provider: str | None = None, account: str | None = None
+    ) -> Sequence[Paired]:
+        """Revoke the access of a person or a group; return the removed pairings.
+
+        Without `provider` and `account`, that is the access on all channels and accounts.
+        """
         removed = [
-            one for one in await self.list() if one.id == id_ and provider in (None, one.provider)
+            one
+            for one in await self.list()
+            if one.id == id_ and provider in (None, one.provider) and account in (None, one.account)
         ]
         if removed:
             fields = [field_of(one.provider, one.account, one.id) for one in removed]

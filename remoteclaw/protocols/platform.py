@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from remoteclaw.messages import ChatKind
 from remoteclaw.protocols.channel import ChannelAdapter, Place
@@ -17,6 +17,7 @@ __all__ = [
     "Identity",
     "Incoming",
     "IncomingFile",
+    "InvitedAdapter",
     "PlatformAdapter",
     "PollResult",
     "PressedAdapter",
@@ -110,6 +111,9 @@ class Incoming:
     """The new id of the chat, if it has changed. The adapter can send to both ids."""
     current_chat: str = ""
     """The current id of the chat, if `chat` is an earlier one. Only the intake sets it."""
+    invitation: Literal["invited", "removed"] | None = None
+    """For a change of the account's membership: whether the sender has invited it to the chat, or
+    removed it from there."""
     problem: str = ""
     """Why the message can't be read. It is skipped, so that it doesn't block other messages. A
     sender who may write is told, if the message is for us."""
@@ -141,7 +145,7 @@ class Incoming:
     def is_message(self) -> bool:
         """Whether this is a new message: no edit, deletion, reaction, choice or other report."""
         others = (self.replaces, self.deletes, self.reaction, self.choice, self.moved_to)
-        return all(other is None for other in others)
+        return self.invitation is None and all(other is None for other in others)
 
     @property
     def chat_kind(self) -> ChatKind:
@@ -247,3 +251,11 @@ class ContextAdapter(Protocol):
 
         `before` is that message's id. There are three seconds for it.
         """
+
+
+@runtime_checkable
+class InvitedAdapter(Protocol):
+    """An adapter whose account is in a chat only once it has accepted an invitation."""
+
+    async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
+        """Accept the invitation in `incoming`, or decline it. A repetition has no effect."""

@@ -28,6 +28,18 @@ MUTANTS = (
         test="test_a_group_gets_access_as_a_whole_and_has_one_session",
     ),
     Mutant(
+        "a stranger's invitation that is accepted",
+        before="joins = is_known or access.is_owner(incoming)",
+        after="joins = True",
+        test="test_an_account_joins_only_where_an_owner_or_the_configuration_wants_it",
+    ),
+    Mutant(
+        "a group that keeps its access without the account",
+        before="removed = await context.fleet.pairings.remove(incoming.chat, **account)",
+        after="removed: list[str] = []",
+        test="test_the_access_of_a_group_ends_with_the_removal_of_the_account",
+    ),
+    Mutant(
         "a thread without a session that is followed",
         before="if is_begun or await self.context.fleet.sessions.exists(session):",
         after="if True:",

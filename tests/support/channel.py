@@ -110,6 +110,10 @@ class Account(PlatformAdapter):
         ]
         return thread[-limit:]
 
+    async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
+        await self._behaviour("invitation", incoming.chat)
+        self._journal.add("answered", chat=incoming.chat, joins=joins)
+
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         await self._behaviour("menu", "")
         self._journal.add("commands", commands=[name for name, _ in commands])

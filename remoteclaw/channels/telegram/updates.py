@@ -12,7 +12,13 @@ from remoteclaw.channels.telegram.writer import MAX_UNITS
 from remoteclaw.protocols import Choice, Incoming, IncomingFile
 
 #: The kinds of updates to request. Posts of channels are left out: no person is their sender.
-UPDATE_KINDS = ("message", "edited_message", "message_reaction", "callback_query")
+UPDATE_KINDS = (
+    "message",
+    "edited_message",
+    "message_reaction",
+    "callback_query",
+    "my_chat_member",
+)
 #: An app cuts a text that is longer than Telegram's limit, at a blank shortly before the limit if
 #: there is one. So a text of this length may continue, in units of UTF-16.
 LONG_UNITS = 4000
@@ -179,6 +185,8 @@ def _parse(update: _Raw, kind: str, me: _Raw) -> Incoming | None:
         return _reaction(update[kind], number)
     if kind == "callback_query":
         return _press(update[kind])
+    if kind == "my_chat_member":
+        return _removal(update[kind], number)
     return _message(update[kind], me, edit=number if kind == "edited_message" else 0)
 
 
@@ -218,6 +226,27 @@ def _press(raw: _Raw) -> Incoming:
         at_ms=int(message["date"]) * 1000,
         reply_to=str(message["message_id"]),
         choice=Choice(request, verdict),
+    )
+
+
+def _removal(raw: _Raw, number: int) -> Incoming:
+    """Return the removal of the bot from a group. Raises `_LeftOut` for any other change.
+
+    Nothing is reported for a group that becomes a supergroup, which the bot does not leave.
+    """
+    chat, sender, now = raw["chat"], raw["from"], raw["new_chat_member"]
+    is_gone = now["status"] in ("left", "kicked") or now.get("is_member") is False
+    if not is_gone or chat["type"] not in ("group", "supergroup"):
+        raise _LeftOut(f"a change of the bot's membership ({chat['type']}, {now['status']})")
+    return Incoming(
+        id=f"member-{number}",
+        chat=str(chat["id"]),
+        is_group=True,
+        sender=str(sender["id"]),
+        sender_name=_name(sender),
+        is_bot=bool(sender.get("is_bot")),
+        at_ms=int(raw["date"]) * 1000,
+        invitation="removed",
     )
 
 

@@ -220,6 +220,32 @@ async def test_a_stranger_and_a_group_are_answered_as_configured(
     assert len(bot.texts(9)) == len(bot.texts(GROUP)) == 1
 
 
+async def test_the_access_of_a_group_ends_when_the_bot_is_removed_from_it(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    other = {"id": -100_600, "type": "supergroup", "title": "Others"}
+    ann = {"id": ANN, "is_bot": False, "first_name": "Ann"}
+
+    def change(status: str, chat: dict[str, Any]) -> None:
+        now = {"user": {"id": bot.id, "is_bot": True, "first_name": "Bot"}, "status": status}
+        bot.tell({"my_chat_member": {"chat": chat, "from": ann, "date": 1, "new_chat_member": now}})
+
+    channel.start()
+    bot.say(f"/pair@{bot.username}", chat=-100_600, by=ANN)
+    await eventually(lambda: "Everybody in this group" in "".join(bot.texts(-100_600)))
+    change("administrator", other)
+    change("kicked", {"id": 8, "type": "private", "first_name": "Bo"})
+    change("kicked", other)
+    change("member", other)
+    bot.say(f"@{bot.username} hello", chat=-100_600, by=ANN)
+    await eventually(lambda: "This group has no access yet" in bot.texts(-100_600)[-1])
+
+    log = channel.log.read_text()
+    assert "7 removed telegram/default from the group -100600: it has no access any more" in log
+    assert log.count("is left out: a change of the bot's membership (private, kicked)") == 1
+    assert not await stack.fleet.pairings.list()
+
+
 async def test_a_voice_message_is_transcribed_silently_and_answered(
     stack: Stack, bot: TelegramBot
 ) -> None:
