@@ -98,7 +98,7 @@ class Arrival(Report):
         """
         self.message("-")  # raises for invalid ids, before anything is stored under them
         arrival, access = await self._under_first_id()
-        is_admitted = await access.verdict(arrival.incoming) is Verdict.ADMITTED
+        is_admitted = await arrival._verdict(access) is Verdict.ADMITTED
         if not is_admitted or not arrival.incoming.is_message:
             return False
         await arrival.record(None, access.config)

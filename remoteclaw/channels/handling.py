@@ -212,8 +212,8 @@ class _Finished:
                 self._reader,
                 accepted=[stored.id for stored, _, result in ended if result == "accepted"],
                 skipped=[stored.id for stored, _, result in ended if result == "skipped"],
-                late=[
-                    (stored.id, stored.incoming.at_ms, place)
+                late=[  # a notice opens no thread
+                    (stored.id, stored.incoming.at_ms, Place(place.chat, stored.incoming.thread))
                     for stored, place, result in ended
                     if result == "late"
                 ],

@@ -191,9 +191,9 @@ class FileSource(Protocol):
 class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """Both sides of an account on a chat platform; its methods raise as `ChannelAdapter`'s do.
 
-    It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter` and a
-    `StatefulAdapter`. An adapter that shows the choices of a card itself has the attribute
-    `has_buttons = True`.
+    It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter`, a `StatefulAdapter`,
+    a `ContextAdapter` and an `InvitedAdapter`. An adapter that shows the choices of a card itself
+    has the attribute `has_buttons = True`.
     """
 
     async def connect(self) -> Identity:

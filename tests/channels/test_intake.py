@@ -750,19 +750,20 @@ async def test_a_cursor_that_only_grows_never_goes_back(
 async def test_messages_that_are_too_old_are_not_answered_and_their_chat_is_told_once(
     stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line is silent. Messages of people without access are not counted."""
+    """The line is silent, and opens no thread. Messages without access are not counted."""
     monkeypatch.setattr(late, "profile_of", lambda _: ChannelProfile(reads_history=True))
     monkeypatch.setattr(late, "QUIET_S", 0.3)
-    channel.configure(groups={"team": {}}, catch_up_h=2)
+    channel.configure(groups={"team": {}}, threads="auto", catch_up_h=2)
     hour, now = 3_600_000, now_ms()
     old = {"at_ms": now - 3 * hour}
     async with Pushing.running(stack) as pushing:
         pushing.push(*(message(f"{n}", text=f"old {n}", **old) for n in range(3)))
         pushing.push(message("4", text="/new", **old), message("5", text="now", at_ms=now - hour))
-        pushing.push(message("6", text="in a group", chat="team", is_group=True, **old))
+        team = {"chat": "team", "is_group": True}
+        pushing.push(*(message(f"6{n}", text="in a group", **team, **old) for n in range(2)))
         pushing.push(message("7", text="a stranger's", sender="bo", chat="bo", **old))
         pushing.push(message("8", text="again", replaces="1", **old))
-        await eventually(lambda: are_handled(stack, accepted=1, skipped=7))
+        await eventually(lambda: are_handled(stack, accepted=1, skipped=8))
         await eventually(lambda: not_told(stack))
     async with channel.platform.served(stack.fleet):
         await wait_for_reply(channel, "alice", "I was away")
@@ -771,7 +772,9 @@ async def test_messages_that_are_too_old_are_not_answered_and_their_chat_is_told
     (line,) = channel.texts("alice")
     assert line.startswith("I was away, so 4 messages from ")
     assert line.endswith(" were not answered: send again what still matters.")
-    assert channel.texts("team")[0].startswith("I was away, so a message of ")
+    (of_team,) = channel.platform.chat("team")
+    assert of_team.text.startswith("I was away, so 2 messages from ")
+    assert of_team.thread is None
     assert channel.texts("bo") == []
     assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["now"]
     known = await stack.fleet.history.read("test", "default", "alice", thread=None, limit=9)
