@@ -104,29 +104,34 @@ async def test_in_a_followed_thread_only_known_commands_count_without_a_mention(
     assert entries == {"g1:*:t": ["@bot begin", *texts]}, "no worker has ended them yet"
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"require_mention": True}, {"g1:*:t": ["@bot begin"]}),
-        ({"require_mention": False}, {"g1:*:_": ["top"], "g1:*:t": ["@bot begin", "go on"]}),
-        ({"threads": "off"}, {"g1:*:_": ["@bot begin"]}),
-        ({}, {"g1:*:t": ["@bot begin", "go on"]}),
-    ],
-)
 async def test_the_settings_of_a_group_say_which_threads_are_followed(
-    stack: Stack, channel: TestChannel, settings: dict[str, Any], expected: dict[str, list[str]]
+    stack: Stack, channel: TestChannel
 ) -> None:
-    channel.configure(groups={"g1": settings})
+    groups = {
+        "always": {"require_mention": True},
+        "never": {"require_mention": False},
+        "off": {"threads": "off"},
+        "g1": {},
+    }
+    channel.configure(groups=groups)
     channel.start()
-    channel.platform.say("g1", "bo", "@bot begin", thread="t")
-    channel.platform.say("g1", "bo", "go on", thread="t", is_for_us=False)
-    channel.platform.say("g1", "bo", "top", is_for_us=False)
-    channel.platform.say("g1", "bo", "/whoami", thread="t")
-    await eventually(lambda: channel.texts("g1"))
+    for group in groups:
+        channel.platform.say(group, "bo", "@bot begin", thread="t")
+        channel.platform.say(group, "bo", "go on", thread="t", is_for_us=False)
+        channel.platform.say(group, "bo", "top", is_for_us=False)
+        channel.platform.say(group, "bo", "/whoami", thread="t")
+    await handled(stack, channel)
+    await eventually(lambda: all(map(channel.texts, groups)))
 
-    assert await waiting(stack) == expected
-    (answer,) = posted(channel)
-    assert answer[0] == "t", "also where the conversation is the whole chat's"
+    assert await waiting(stack) == {
+        "always:*:t": ["@bot begin"],
+        "never:*:t": ["@bot begin", "go on"],
+        "never:*:_": ["top"],
+        "off:*:_": ["@bot begin"],
+        "g1:*:t": ["@bot begin", "go on"],
+    }
+    answers = [post.thread for post in channel.platform.chat("off") if post.by == "agent"]
+    assert answers == ["t"], "where the message was, although the conversation is the chat's"
 
 
 async def test_a_reply_counts_while_the_message_that_begins_the_thread_is_on_its_way(

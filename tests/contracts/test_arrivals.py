@@ -11,6 +11,7 @@ from remoteclaw.channels import late
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.messages import EVERYONE, SessionKey
 from remoteclaw.profiles import profile_of
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -72,6 +73,38 @@ async def test_what_people_do_during_an_outage_is_answered_once(
     told = world.texts()
     assert len(told) == reads_history
     assert all("I was away, so 2 messages from" in text for text in told)
+
+
+async def test_a_message_in_a_group_opens_a_thread_in_which_nobody_mentions_the_agent_again(
+    stack: Stack, world: World
+) -> None:
+    """Also after an outage. A thread that people have opened begins with their messages."""
+    group: dict[str, Any] = {"chat": world.group}
+
+    async def texts(thread: str) -> list[tuple[str, str | None]]:
+        sid = SessionKey("main", world.provider, "default", world.group, EVERYONE, thread).sid
+        entries = await stack.fleet.inbound.unanswered(sid)
+        return [(entry.message.text, entry.message.thread_context) for entry in entries]
+
+    async def until(thread: str, *expected: tuple[str, str | None]) -> None:
+        async def is_there() -> bool:
+            return await texts(thread) == [*expected]
+
+        await eventually(is_there)
+
+    opened = await world.say("one", **group, is_for_us=True)
+    await until(opened, ("one", None))
+    await world.leave()
+    await world.say("two", by=8, **group, thread=opened, is_for_us=False)
+    other = await world.say("is it red?", **group, is_for_us=False)
+    await world.say("look", by=8, **group, thread=other, is_for_us=True)
+    await world.come_back()
+    await until(opened, ("one", None), ("two", None))
+    await until(other, ("look", f"Mx {OWNER} ({OWNER}): is it red?"))
+    await stack.start_worker()
+
+    await eventually(lambda: {opened, other} <= set(world.threads()))
+    assert None not in world.threads()
 
 
 async def test_a_message_that_is_deleted_while_it_waits_is_not_answered(

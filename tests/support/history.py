@@ -147,7 +147,7 @@ def _followed(found: Sequence[Numbered], cursors: Mapping[str, str]) -> dict[str
 
 
 CHANNEL = Channel(
-    profile=ChannelProfile(reads_history=True, cursors_grow=True),
+    profile=ChannelProfile(reads_history=True, cursors_grow=True, opens_threads=True),
     settings="tests.support.channel:PlatformConfig",
     adapter=f"{__name__}:HistoryAccount",
 )

@@ -48,6 +48,7 @@ MEGABYTE = 2**20
 OUTAGE = "test_what_people_do_during_an_outage_is_answered_once"
 DELETED = "test_a_message_that_is_deleted_while_it_waits_is_not_answered"
 FLOOD = "test_a_slow_file_and_a_flood_hold_up_nobody_else"
+OPENED = "test_a_message_in_a_group_opens_a_thread_in_which_nobody_mentions_the_agent_again"
 UNSTORED = "test_a_report_that_is_not_stored_is_not_acknowledged"
 FIRST = "test_neither_a_bot_nor_what_was_said_before_the_first_start_is_answered"
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
@@ -113,6 +114,9 @@ class World(Protocol):
 
     def texts(self, chat: int = OWNER) -> list[str]:
         """Return the texts of the bot that a chat shows now."""
+
+    def threads(self) -> list[str | None]:
+        """Return the thread of each message of the bot in the group."""
 
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
         """Return the files that the bot has sent to a chat."""
@@ -196,6 +200,9 @@ class TestWorld(World):
 
     def texts(self, chat: int = OWNER) -> list[str]:
         return [post.text for post in self._platform.chat(str(chat)) if post.by == "agent"]
+
+    def threads(self) -> list[str | None]:
+        return [post.thread for post in self._platform.chat(self.group) if post.by == "agent"]
 
     def files(self, chat: int = OWNER) -> Mapping[str, bytes]:
         posts = [post for post in self._platform.chat(str(chat)) if post.by == "agent"]
@@ -281,7 +288,12 @@ class TelegramWorld(World):
 
     provider = "telegram"
     group = "-100"
-    lacks = MappingProxyType({DELETED: "Telegram reports no deletions."})
+    lacks = MappingProxyType(
+        {
+            DELETED: "Telegram reports no deletions.",
+            OPENED: "Telegram's topics exist before their messages.",
+        }
+    )
     most = 4096
     large = 21 * MEGABYTE
 
@@ -356,6 +368,7 @@ class WebhookWorld(World):
         {
             "test_an_agent_mentions_nobody": "The program knows its platform's mentions.",
             FLOOD: "It has no groups here.",
+            OPENED: "The program opens threads.",
             UNSTORED: "The program gets an error, and posts again.",
             OUTAGE: "The gateway takes what the program posts.",
             FIRST: "The program posts no messages of bots, and no old ones.",
@@ -444,6 +457,7 @@ class WebWorld(World):
             "test_an_agent_mentions_nobody": "It has no mentions.",
             DELETED: "Nothing is deleted there.",
             FLOOD: "It has no groups.",
+            OPENED: "It has no groups.",
             UNSTORED: "Redis has its chats.",
             OUTAGE: "Redis has its chats.",
             FIRST: "Only people log in, and it has no other chats.",

@@ -20,6 +20,7 @@ from remoteclaw.profiles import Channel
 from remoteclaw.protocols import (
     AdapterState,
     ChannelProfile,
+    ContextMessage,
     Identity,
     Incoming,
     IncomingFile,
@@ -39,6 +40,7 @@ PROFILE = ChannelProfile(
     formatting=("The user reads Markdown.",),
     attachment_mb=1,
     live_every_s=0.5,
+    opens_threads=True,
     reads_history=True,
     cursors_grow=True,
 )
@@ -179,6 +181,11 @@ class Plaza:
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
         """Show the result of a press to the person who has pressed."""
         await self._call("tell", press=incoming.id, text=text)
+
+    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
+        """Return the messages of a thread before a message."""
+        found = await self._messages(place, before=before, limit=limit)
+        return [ContextMessage(each["by"], each["text"], each["name"]) for each in found]
 
     async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
         """Join a room, or decline."""
