@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remoteclaw import protocols
 from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.protocols import ChannelProfile
+from remoteclaw.protocols import ChannelProfile, Incoming, PollResult, channel, platform
 from remoteclaw.up.supervisor import worker_command
 from tests.mutants import (
     file_of_test,
@@ -448,10 +450,26 @@ def test_only_the_named_modules_hold_the_whole_fleet() -> None:
     assert found == []
 
 
-def test_the_guide_for_channels_names_every_field_of_a_profile() -> None:
+def named_in(section: str) -> set[str]:
+    """Return what the first column of the tables in a section of the guide for channels names."""
     page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
-    table = page.partition("## The profile\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    tables = page.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", tables, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
 
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert named == {field.name for field in dataclasses.fields(ChannelProfile)}
+
+def fields_of(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def test_the_guide_for_channels_names_everything_that_an_adapter_can_have() -> None:
+    optional = {
+        name
+        for name in (*channel.__all__, *platform.__all__)
+        if getattr(getattr(protocols, name), "_is_runtime_protocol", False)
+    }
+
+    assert named_in("The profile") == fields_of(ChannelProfile)
+    assert named_in("Optional protocols") == optional
+    by_intake = {"parts", "current_chat"}
+    assert named_in("Receive") == fields_of(PollResult) | fields_of(Incoming) - by_intake
