@@ -114,12 +114,16 @@ def explain(
 
 
 def _facts(group: "ChatPlace") -> "ChatFacts":
-    """Return what is known of a group; nothing while RemoteClaw doesn't run."""
+    """Return what is known of a group; nothing while RemoteClaw isn't running."""
     from remoteclaw.config.chats import NO_FACTS
 
     try:
         facts: ChatFacts = on_fleet(lambda fleet: fleet.chats.facts(group, is_group=True))
     except RedisUnavailable:
+        echo(
+            "What `/pair` said about the group is not known while RemoteClaw isn't running.",
+            err=True,
+        )
         return NO_FACTS
     return facts
 

@@ -7,12 +7,14 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
+from remoteclaw.config.chats import ChatFacts, agent_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE, differences
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
+from remoteclaw.messages import ChatPlace
 from remoteclaw.profiles import CHANNELS, Channel
 from remoteclaw.protocols import ChannelProfile
 from tests.support.rows import for_each
@@ -178,3 +180,36 @@ def test_the_person_of_the_token_file_is_admitted_and_nobody_else(
 
     assert account is not None
     assert account.admits(sender) is is_admitted
+
+
+OTHER, WIDE, NEAR, OWN = "groups.'*'", "groups.'guild:1'", "groups.'guild:2'", "groups.5"
+WITHIN = ("guild:2", "guild:1")
+
+
+@for_each(
+    ("tables", "facts", "agent"),
+    [
+        ([OTHER, WIDE, NEAR, OWN], ChatFacts("paired", WITHIN), OWN),
+        ([OTHER, WIDE, NEAR], ChatFacts("paired", WITHIN), "paired"),
+        ([OTHER, WIDE, NEAR], ChatFacts(None, WITHIN), NEAR),
+        ([OTHER, WIDE], ChatFacts(None, WITHIN), WIDE),
+        ([OTHER, WIDE], ChatFacts(), OTHER),
+        ([WIDE], ChatFacts(), "account"),
+        ([WIDE], ChatFacts("gone"), "gone"),
+    ],
+)
+def test_the_narrowest_source_that_names_an_agent_decides(
+    home: Home, tables: list[str], facts: ChatFacts, agent: str
+) -> None:
+    names = {OTHER: "other", WIDE: "wide", NEAR: "near", OWN: "own"}
+    agents = ("main", "account", *names.values())
+    text = "".join(f"[agents.{name}]\n" for name in agents)
+    text += "[channels.chat]\ntoken = 'x'\nagent = 'account'\n"
+    text += "".join(
+        f"[channels.chat.{table}]\n" + (f"agent = '{names[table]}'\n" if table in tables else "")
+        for table in names
+    )
+    config, place = load(home, text), ChatPlace("chat", "default", "5")
+
+    assert agent_of(config, place, facts, is_group=True) == names.get(agent, agent)
+    assert agent_of(config, place, facts, is_group=False) == "account", "it is no group"

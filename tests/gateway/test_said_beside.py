@@ -18,11 +18,13 @@ async def turn(stack: Stack) -> Turn:
     return await begin_turn(stack, HANDLERS)
 
 
-async def chat_of(stack: Stack, user: str, *, is_shared: bool = False, **fields: Any) -> SessionKey:
+async def chat_of(
+    stack: Stack, user: str, *, is_shared: bool = False, agent: str = "main", **fields: Any
+) -> SessionKey:
     """Create a chat with a conversation: one person's, or one that all share."""
     chat = "team" if is_shared else user
     written = message("hello", from_=user, **{"channel_id": chat, **fields})
-    accepted = await stack.fleet.inbound.append(written, agent="main", is_shared=is_shared)
+    accepted = await stack.fleet.inbound.append(written, agent=agent, is_shared=is_shared)
     return accepted.session
 
 
@@ -50,6 +52,20 @@ async def test_a_message_from_another_session_is_noted_in_the_chats_conversation
     assert second["sent"] == "Green again."
     assert [one["sent"] for one in await notes_of(stack, team)] == ["Green again."]
     assert await notes_of(stack, topic) == []
+
+
+async def test_a_message_to_a_group_is_noted_for_the_agent_to_which_it_belongs(
+    stack: Stack, turn: Turn
+) -> None:
+    with stack.home.config_file.open("a") as file:
+        file.write('[agents.web]\nruntime = "demo"\n')
+    before = await chat_of(stack, "carol", is_shared=True)
+    await stack.fleet.pairings.add("test", "default", "team", name="", by="alice", agent="web")
+    team = await chat_of(stack, "carol", is_shared=True, agent="web")
+    await turn.call("message_send", target="team", message="The build is red.")
+
+    assert [one["sent"] for one in await notes_of(stack, team)] == ["The build is red."]
+    assert await notes_of(stack, before) == []
 
 
 async def test_a_sessions_message_to_its_own_chat_is_not_noted(stack: Stack) -> None:
