@@ -40,6 +40,10 @@ ANONYMOUS = (
     "This group has no access yet. I can't see who you are, because you write anonymously: if you "
     "own me, `/pair` under your own name lets everybody in this group write to me."
 )
+AGENT_GONE = (
+    "This group belongs to the agent `{agent}`, which is not configured any more, so your message "
+    "was not read: with `/pair as NAME`, an owner gives the group to another one."
+)
 FAILED = (
     "Your message was not taken: something failed here, and the log says where. It will not be "
     "tried again."
@@ -304,6 +308,10 @@ class Arrival(Report):
         if outcome.reply and outcome.reply.text and not (awaited and awaited.deliver == "caller"):
             await replace(self, awaited=None).reply(outcome.reply.text)
         if not outcome.text and not incoming.files:
+            return False
+        if session.agent not in access.config.agents:  # a pairing may name an earlier one
+            if incoming.is_for_us:
+                await self.reply(AGENT_GONE.format(agent=session.agent))
             return False
         context = await self.thread_context() if begins_thread else ""
         return await self._append(

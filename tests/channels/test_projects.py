@@ -85,6 +85,14 @@ async def test_two_groups_of_one_bot_belong_to_two_agents_in_two_workspaces(
     ]
     sessions = {view.key for view in await stack.fleet.sessions.list(limit=9)}
     assert SessionKey("ledger", "telegram", "default", str(BOOKS), "*") in sessions
+    channel.about["groups"] = {}
+    channel.configure(agent=stack.agent)
+    bot.say(f"@{bot.username} are you there?", chat=BOOKS, by=8)
+    await told(BOOKS, "belongs to the agent ledger, which is not configured any more")
+    assert "belongs to the agent 'ledger', which is not" in run(stack, "channel", "list").stdout
+    bot.say(f"/pair@{bot.username} as main", chat=BOOKS, by=ANN)
+    bot.say(f"@{bot.username} hello", chat=BOOKS, by=8)
+    await told(BOOKS, "message 1 of our conversation")
 
 
 async def test_the_table_of_a_server_is_for_the_chats_in_it(
@@ -136,6 +144,13 @@ async def test_the_table_of_a_server_is_for_the_chats_in_it(
         return not await stack.fleet.requests.waiting()
 
     await eventually(is_allowed_now)
+    channel.platform.say("room", "bo", "the room has left the server", within=())
+
+    async def has_left() -> bool:
+        return not (await stack.fleet.chats.facts(room.place, is_group=True)).within
+
+    await eventually(has_left)
+    assert run(stack, *explain, "--chat", "room").stdout.count("guild:1") == 0
 
 
 async def is_waiting(stack: Stack, session: SessionKey, count: int = 1) -> bool:
