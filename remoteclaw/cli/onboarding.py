@@ -95,11 +95,9 @@ class Onboarding:
                     own = [getattr(settings, field) for field in _fields_of(name)]
                     if own[-1] or not any(own):
                         lost[name] = str(error)
-            places = {place for name in settings.secrets for place in _fields_of(name)}
-            gone = {place for name in lost for place in _fields_of(name)}
             if lost:
-                kept = {"api_url", *places} - gone
-                return settings.model_dump(include=kept, exclude_none=True), lost
+                gone = {field for name in lost for field in _fields_of(name)}
+                return settings.model_dump(exclude=gone, exclude_unset=True), lost
         raise ConfigError(
             f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
             "it there, or name another account with --account."

@@ -10,7 +10,7 @@ from pydantic import Field
 from remoteclaw.config.chats import ChatFacts, agent_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
+from remoteclaw.config.model import ChannelConfig, Config, Secret, TokenConfig
 from remoteclaw.config.rights import BY_PEOPLE, differences
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
@@ -180,6 +180,11 @@ def test_the_person_of_the_token_file_is_admitted_and_nobody_else(
 
     assert account is not None
     assert account.admits(sender) is is_admitted
+
+
+def test_a_class_that_lacks_the_fields_of_a_secret_is_refused() -> None:
+    with pytest.raises(TypeError, match="lacks the fields key, key_env, key_file"):
+        type("Lacking", (TokenConfig,), {"secrets": {"key": Secret()}})
 
 
 OTHER, WIDE, NEAR, OWN = "groups.'*'", "groups.'guild:1'", "groups.'guild:2'", "groups.5"
