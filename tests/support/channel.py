@@ -187,12 +187,12 @@ class TestChannel:
 
     def __init__(self, stack: Stack, form: str) -> None:
         directory = stack.home.path / "platform"
+        self.form = form
         self.platform = Platform(directory, form)
         self.settings: dict[str, Any] = {"directory": str(directory)}
         """The settings of the account."""
         if form == "plaza":
             self.settings = {"token": BOT_TOKEN, "feed_token": FEED_TOKEN}
-        self._form = form
         self._stack = stack
         self._directory = directory
         self._processes: list[Process] = []
@@ -203,7 +203,8 @@ class TestChannel:
     ) -> "TestChannel":
         """Put the channel's package on the path of this process and of later ones.
 
-        `form` is the name of the channel: `test`, `history`, or `plaza`, which has to be `served`.
+        `form` is the name of the channel: `test`, `history`, or `plaza`, whose server runs
+        in `there()`.
         """
         for directory in PACKAGES:
             monkeypatch.syspath_prepend(str(directory))
@@ -215,17 +216,19 @@ class TestChannel:
         return channel
 
     @contextlib.asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        """Run the server of `plaza`, and configure its address."""
-        async with PlazaServer(self._directory).serving() as url:
-            self.settings["url"] = url
+    async def there(self) -> AsyncIterator[None]:
+        """Run the server of a platform that has one, and configure its address."""
+        if self.form != "plaza":
+            yield
+            return
+        async with PlazaServer(self._directory).serving() as self.settings["url"]:
             self.configure()
-            yield url
+            yield
 
     def configure(self, **settings: Any) -> None:
         """Write the channel's settings; alice is its owner, and no message opens a thread."""
         about = {**self.settings, "owners": ["alice"], "threads": "platform", **settings}
-        self._stack.configure(channels={self._form: about})
+        self._stack.configure(channels={self.form: about})
 
     def start(self, *names: str, url: str = "", claim_ms: int = 0) -> Process:
         """Start `remoteclaw channel run`, with the Redis at `url` if it is given.

@@ -50,6 +50,8 @@ from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
+#: How long a press waits to be confirmed, in seconds.
+PRESS_S = 3.0
 #: The first line of a message that was perhaps sent before.
 AGAIN = "(perhaps a second time)\n"
 #: The first line of a message that an agent sends to another chat than its turn's.
@@ -205,6 +207,12 @@ class Platform:
         (card,) = {each["card"] for each in self.delivered if each["id"] == message_id}
         about = {"chat": chat, "by": by, "card": card, "verdict": verdict}
         return self._add("pressed", **about)
+
+    def is_failed(self, press: str) -> bool:
+        """Whether the platform has shown an error, because a press was not confirmed in time."""
+        is_confirmed = press in [each["press"] for each in self.did("confirmed")]
+        (event,) = [each for each in self.did("pressed") if each["id"] == press]
+        return not is_confirmed and now_ms() - event["at_ms"] > PRESS_S * 1000
 
     def _add(self, event: str, **about: Any) -> str:
         """Add what a person does; the platform may drop it instead of pushing it."""

@@ -31,10 +31,10 @@ from remoteclaw.errors import (
 )
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.protocols import Place, Sent
-from tests.support.platform import PlatformCalls, history_of, kind_of, sources_of
+from tests.support.platform import PRESS_S, PlatformCalls, history_of, kind_of, sources_of
 
-#: How long a press waits to be confirmed, and a key is known, in seconds.
-PRESS_S, KEY_S = 3.0, 180.0
+#: How long a key is known, in seconds.
+KEY_S = 180.0
 BOT_TOKEN, FEED_TOKEN = "pb-0123456789abcdef", "pf-0123456789abcdef"
 #: The pause between two looks for new events, in seconds.
 PUSH_S = 0.01
@@ -123,7 +123,7 @@ class PlazaServer(PlatformCalls):
     async def _push(self, socket: ServerConnection, session: Session, seq: int) -> None:
         """Push the events after `seq`, also those that were pushed to an earlier connection."""
         if session.socket and session.socket is not socket:
-            await session.socket.close()
+            session.socket.transport.abort()  # it may be frozen
         session.socket = socket
         while session.socket is socket:
             try:
@@ -245,10 +245,12 @@ class PlazaServer(PlatformCalls):
         return {"content": base64.b64encode(event["files"][name].encode()).decode()}
 
     async def call_confirm(self, press: str) -> None:
+        await self._behaviour("confirm", press)
         (event,) = [each for each in self._journal.read() if each["id"] == press]
         if _is_late(event):
             raise PlatformRefused("The press is older than 3 s.")
         self._journal.add("confirmed", press=press)
+        await self._stop("confirm after")
 
     async def call_tell(self, press: str, text: str) -> None:
         self._journal.add("told", press=press, text=text)

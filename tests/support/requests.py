@@ -153,7 +153,7 @@ async def put_in(
         where="/tmp",
         deliver="channel",
         here=accepted.session.place,
-        people=("test:alice",),
+        people=(f"{accepted.session.place.provider}:alice",),
         is_question=bool(choices),
         choices=choices,
         is_multiple=bool(choices),

@@ -268,8 +268,8 @@ class PlazaWorld(HistoryWorld):
 
     @contextlib.asynccontextmanager
     async def there(self) -> AsyncIterator[None]:
-        async with super().there(), self.channel.served() as url:
-            self.settings["url"] = url
+        async with super().there(), self.channel.there():
+            self.settings |= self.channel.settings
             yield
 
     async def come_back(self) -> None:

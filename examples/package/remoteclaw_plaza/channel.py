@@ -43,6 +43,7 @@ PROFILE = ChannelProfile(
     opens_threads=True,
     reads_history=True,
     cursors_grow=True,
+    opens_threads=True,
 )
 #: How long a poll waits for events, in seconds.
 POLL_S = 30.0
@@ -177,6 +178,11 @@ class Plaza:
     async def fetch(self, file: IncomingFile) -> bytes:
         """Return the content of a file."""
         return base64.b64decode((await self._call("fetch", file=file.id))["content"])
+
+    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
+        """Return the messages of a thread before one of them, oldest first."""
+        found = await self._messages(place, before=before, limit=limit)
+        return [ContextMessage(each["by"], each["text"], each["name"]) for each in found]
 
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
         """Show the result of a press to the person who has pressed."""
