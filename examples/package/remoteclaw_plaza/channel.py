@@ -43,7 +43,6 @@ PROFILE = ChannelProfile(
     opens_threads=True,
     reads_history=True,
     cursors_grow=True,
-    opens_threads=True,
 )
 #: How long a poll waits for events, in seconds.
 POLL_S = 30.0
@@ -187,11 +186,6 @@ class Plaza:
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
         """Show the result of a press to the person who has pressed."""
         await self._call("tell", press=incoming.id, text=text)
-
-    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
-        """Return the messages of a thread before a message."""
-        found = await self._messages(place, before=before, limit=limit)
-        return [ContextMessage(each["by"], each["text"], each["name"]) for each in found]
 
     async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
         """Join a room, or decline."""
