@@ -471,16 +471,22 @@ async def test_an_answer_of_30_000_characters_is_delivered_completely(
 
 
 async def test_an_agent_mentions_nobody(stack: Stack, world: World) -> None:
-    """Except, where the platform's mentions have ids, the person who waits for the answer."""
+    """Except, where the platform's mentions have ids, the person who waits for the answer.
+
+    Nor is an address fetched that an injected prompt may have had the agent write.
+    """
     everybody, other, asker = map(world.mention, (None, 8, OWNER))
     text = f"{everybody} and {other}, ({everybody}) **{other}** [{other}](https://x.example/)"
-    await put_replies(stack, world, [text, f"Hello {asker}."])
-    about: Any = {"chat": world.person(OWNER), "index": 2, "asked_by": world.person(OWNER)}
+    many = profile_of(world.provider).chunk_limit // len(f"{everybody} ") * f"{everybody} "
+    await put_replies(stack, world, [text, f"Hello {asker}.", many])
+    about: Any = {"chat": world.person(OWNER), "index": 3, "asked_by": world.person(OWNER)}
     await stack.put_replies(world.provider, "default", [f"Dear {asker}, {other}"], **about)
     await settled(stack, world)
 
     assert not {everybody, other} & {*world.mentioned()}
     assert len(world.mentioned()) <= 1
+    assert not world.previewed()
+    assert not await stack.fleet.dead_letters.count()
     assert [text.replace("\u2060", "") for text in world.texts()][1] == f"Hello {asker}."
 
 

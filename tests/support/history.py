@@ -147,7 +147,9 @@ def _followed(found: Sequence[Numbered], cursors: Mapping[str, str]) -> dict[str
 
 
 CHANNEL = Channel(
-    profile=ChannelProfile(reads_history=True, cursors_grow=True, opens_threads=True),
+    profile=ChannelProfile(
+        code_file_lines=60, reads_history=True, cursors_grow=True, opens_threads=True
+    ),
     settings="tests.support.channel:PlatformConfig",
     adapter=f"{__name__}:HistoryAccount",
 )

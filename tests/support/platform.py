@@ -25,7 +25,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +45,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.replies.reader import CLAIM_MS
-from remoteclaw.messages import Attachment, without_mentions
+from remoteclaw.messages import Attachment, code_files, without_mentions
 from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
@@ -386,8 +386,8 @@ class PlatformCalls:
         self, reply: Reply, part: Part, since_ms: int, known: Collection[str]
     ) -> Sent | None:
         """Return the message that has a part of a reply; the journal has the call."""
-        chat, text = self._now(reply.channel_id), part.content
-        name = part.attachment.name if part.attachment else ""
+        chat, name = self._now(reply.channel_id), part.file_name
+        text = "" if name else part.content
         await self._behaviour("find", text, chat)
         self._journal.add("find", about=text, since_ms=since_ms, known=sorted(known))
         found = [
@@ -460,20 +460,24 @@ class PlatformAdapter(PlatformCalls, Recipient):
 
     def parts(self, reply: Reply) -> Sequence[Part]:
         """Return the parts, which mention at most the person who has asked."""
-        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
-        return super().parts(replace(reply, text=text))
+        shown, made = code_files(reply.text, reply.code_file_lines)
+        text = without_mentions(shown, MENTION, stays=reply.asked_by)
+        contents: list[dict[str, Any]] = [{"content": text}] if text else []
+        contents += [{"content": file.content, "name": file.name} for file in made]
+        contents += [{"attachment": file} for file in reply.attachments]
+        return [Part(index, **content) for index, content in enumerate(contents)]
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
         """Send one part; files become part of the message with the text."""
-        again = AGAIN if is_again and not part.attachment else ""
+        again = AGAIN if is_again else ""
         return await self.post(
             Place(reply.channel_id, reply.thread_id),
-            again + part.content,
+            "" if part.file_name else again + part.content,
             key=reply.key,
             quotes=reply.reply_to_id,
-            files={part.attachment.name: content or b""} if part.attachment else {},
+            files={part.file_name: content or b""} if part.file_name else {},
             effect=reply.effect,
             is_called=reply.call is not None,
             is_again=is_again,

@@ -35,6 +35,8 @@ from tests.support.platform import PRESS_S, PlatformCalls, history_of, kind_of, 
 
 #: How long a key is known, in seconds.
 KEY_S = 180.0
+#: The maximum length of a text, in characters.
+MAX_CHARS = 2000
 BOT_TOKEN, FEED_TOKEN = "pb-0123456789abcdef", "pf-0123456789abcdef"
 #: The pause between two looks for new events, in seconds.
 PUSH_S = 0.01
@@ -280,6 +282,7 @@ class PlazaServer(PlatformCalls):
         file: Mapping[str, str] | None = None,
         **more: Any,
     ) -> dict[str, Any]:
+        _check_length(text)
         if thread and not self._is_open(room, thread):
             raise NoThread("There is no such thread: open it first.")
         if not key:
@@ -301,6 +304,7 @@ class PlazaServer(PlatformCalls):
     async def call_edit(
         self, room: str, thread: str | None, message: str, text: str, key: str = ""
     ) -> dict[str, Any]:
+        _check_length(text)
         place = Place(room, thread)
         if key:
             await self.put(place, text, key=key, message_id=message)
@@ -330,3 +334,8 @@ async def _send(socket: ServerConnection, message: Mapping[str, Any]) -> None:
 
 def _is_late(press: Mapping[str, Any]) -> bool:
     return bool(now_ms() - press["at_ms"] > PRESS_S * 1000)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MAX_CHARS:
+        raise PlatformRefused(f"The text has {len(text)} characters.")

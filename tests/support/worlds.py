@@ -127,6 +127,10 @@ class World(Protocol):
     def mentioned(self, chat: int = OWNER) -> list[str]:
         """Return the mentions in the texts of the bot that notify somebody."""
 
+    def previewed(self) -> list[str]:
+        """Return the texts of the bot whose addresses the platform fetches for a preview."""
+        return []
+
     async def is_seen(self) -> None:
         """Wait until people see everything that the platform has."""
 
@@ -341,6 +345,11 @@ class TelegramWorld(World):
     def mentioned(self, chat: int = OWNER) -> list[str]:
         ours = (one for one in self._bot.chat(chat) if one["from"]["id"] == self._bot.id)
         return [name for one in ours for name in mentions_in(one)]
+
+    def previewed(self) -> list[str]:
+        calls = self._bot.calls("sendMessage", "editMessageText")
+        off = '{"is_disabled": true}'
+        return [call["text"] for call in calls if call.get("link_preview_options") != off]
 
     def is_busy(self, after_s: int) -> None:
         self._bot.fault("sendMessage", "busy", chat=OWNER, retry_after=after_s)

@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.config.model import AccountConfig, ChannelConfig
 from remoteclaw.config.rights import BY_PEOPLE, SECRET
-from remoteclaw.messages import without_mentions
+from remoteclaw.messages import code_files, without_mentions
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import (
     AdapterState,
@@ -35,8 +36,11 @@ from remoteclaw.protocols import (
 from remoteclaw_plaza.connection import Connection, NoThread
 from remoteclaw_plaza.reports import Event, report_of, source_of
 
+#: The maximum length of a text. Plaza takes 2,000 characters, of which a repetition needs a line.
+MAX_CHARS = 1900
 PROFILE = ChannelProfile(
-    chunk_limit=2000,
+    chunk_limit=MAX_CHARS,
+    code_file_lines=60,
     formatting=("The user reads Markdown.",),
     attachment_mb=1,
     live_every_s=0.5,
@@ -194,25 +198,30 @@ class Plaza:
     # What agents write.
 
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the text and each file; nothing for the mere end of a turn."""
-        text = without_mentions(reply.text, MENTION, stays=reply.asked_by)
-        parts = [Part(0, text)] if text else []
-        parts += [Part(index, "", file) for index, file in enumerate(reply.attachments, len(parts))]
-        return parts
+        """Return the text, long code and each file; nothing for the mere end of a turn."""
+        shown, made = code_files(reply.text, reply.code_file_lines)
+        cut = Chunker(MAX_CHARS)  # an ineffective mention is longer
+        text = without_mentions(shown, MENTION, stays=reply.asked_by)
+        contents: list[dict[str, Any]] = [
+            {"content": each} for each in (*cut.feed(text), *cut.finish())
+        ]
+        contents += [{"content": file.content, "name": file.name} for file in made]
+        contents += [{"attachment": file} for file in reply.attachments]
+        return [Part(index, **content) for index, content in enumerate(contents)]
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
         """Post one part. Plaza drops a post with a key that it knows."""
         message: dict[str, Any] = {
-            "text": AGAIN + part.content if is_again and part.content else part.content,
+            "text": "" if part.file_name else (AGAIN if is_again else "") + part.content,
             "key": f"{reply.key}/{part.index}",
             "reply_to": reply.reply_to_id,
             "is_silent": reply.is_silent,
         }
-        if part.attachment:
+        if part.file_name:
             encoded = base64.b64encode(content or b"").decode()
-            message["file"] = {"name": part.attachment.name, "content": encoded}
+            message["file"] = {"name": part.file_name, "content": encoded}
         if reply.card and part.index == 0:
             message |= {"card": reply.card.id, "buttons": reply.card.choices}
         return Sent(await self._post(Place(reply.channel_id, reply.thread_id), **message))
@@ -234,8 +243,8 @@ class Plaza:
         place = Place(reply.channel_id, reply.thread_id)
         for each in await self._messages(place, since_ms=since_ms, limit=PAGE):
             is_same = each["text"].removeprefix(AGAIN) == part.content
-            if part.attachment:
-                is_same = part.attachment.name in each["files"]
+            if part.file_name:
+                is_same = part.file_name in each["files"]
             if each["is_yours"] and is_same and each["id"] not in known:
                 return Sent(each["id"])
         return None
@@ -247,7 +256,7 @@ class Plaza:
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Show the state of a turn."""
         lines = filter(None, (live.plan, live.text, live.activity))
-        text = without_mentions("\n".join(lines), MENTION)
+        text = without_mentions("\n".join(lines), MENTION)[-MAX_CHARS:]
         if message_id is None:
             return await self._post(place, text=text, is_silent=True)
         await self._edit(place, message_id, text=text)
