@@ -107,7 +107,8 @@ class Access:
 
         An edit without the mention of the message that has opened a thread takes that back.
         """
-        is_in_thread = incoming.is_group and incoming.thread not in (None, incoming.replaces)
+        opened_by = incoming.id, incoming.replaces
+        is_in_thread = incoming.is_group and incoming.thread not in (None, *opened_by)
         has_session = is_in_thread and self.threads(incoming) != "off"
         return has_session and self.requires_mention(incoming) == "start"
 

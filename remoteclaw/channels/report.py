@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Self
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access
@@ -141,7 +141,9 @@ class Report:
         incoming = self.incoming
         if (minute := self.context.rate.count(incoming)) is None:
             return False
-        await self.reply(TOO_MANY, once=(incoming.sender, f"{incoming.thread} {minute}"))
+        told = self._outside
+        once = (incoming.sender, f"{told.incoming.thread} {minute}")
+        await told.reply(TOO_MANY, once=once)
         return True
 
     async def begins_thread(self, session: SessionKey) -> bool:
@@ -156,10 +158,9 @@ class Report:
         incoming = self.incoming
         if not incoming.is_group or (hour := self.context.rate.count_thread(incoming)) is None:
             return False
-        if incoming.is_for_us:  # and the answer must not open the thread
-            thread = None if self._opens_thread else incoming.thread
-            told = replace(self, incoming=replace(incoming, thread=thread))
-            await told.reply(TOO_MANY_THREADS, once=(incoming.sender, f"threads {hour}"))
+        if incoming.is_for_us:
+            once = (incoming.sender, f"threads {hour}")
+            await self._outside.reply(TOO_MANY_THREADS, once=once)
         return True
 
     async def thread_context(self) -> str:
@@ -192,6 +193,12 @@ class Report:
     @property
     def _opens_thread(self) -> bool:
         return self.incoming.thread in (self.incoming.replaces, self.incoming.id)
+
+    @property
+    def _outside(self) -> Self:
+        """The report outside of the thread that it would open: a refusal must not open it."""
+        thread = None if self._opens_thread else self.incoming.thread
+        return replace(self, incoming=replace(self.incoming, thread=thread))
 
     async def record(self, session: SessionKey | None, config: Config) -> Sequence[Reaction]:
         """Add the message to the chat's history; return reactions not yet reported to the agent.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.channels.rate import MAX_THREADS_PER_HOUR
-from remoteclaw.channels.report import TOO_MANY_THREADS
+from remoteclaw.channels.rate import MAX_PER_MINUTE, MAX_THREADS_PER_HOUR
+from remoteclaw.channels.report import TOO_MANY, TOO_MANY_THREADS
 from tests.support.bridges import script
 from tests.support.channel import TestChannel, until_stored
 from tests.support.conversations import AGENT
@@ -231,6 +231,11 @@ async def test_a_person_can_begin_twenty_threads_an_hour(
     assert not any("refused" in text for text in found)
     assert {"go on", "@bot mine"} <= set(found)
     assert posted(channel) == [(None, TOO_MANY_THREADS)]
+    for number in range(MAX_PER_MINUTE + 3):
+        channel.platform.say("g1", "dan", f"@bot {number}")
+    await handled(stack, channel)
+    await eventually(lambda: len(posted(channel)) == 3)
+    assert {*posted(channel)} == {(None, TOO_MANY_THREADS), (None, TOO_MANY)}
 
 
 async def test_a_session_begins_with_the_earlier_messages_of_its_thread(
