@@ -188,8 +188,8 @@ class Arrival(Report):
                 is_admitted = verdict is Verdict.ADMITTED
                 await self._response.take_choice(access, incoming.choice, is_admitted=is_admitted)
             case _ if incoming.reaction is not None:
-                if verdict is Verdict.ADMITTED:
-                    await self._response.record_reaction(access.config)
+                is_admitted = verdict is Verdict.ADMITTED
+                await self._response.take_reaction(access, is_admitted=is_admitted)
             case Verdict.ADMITTED if incoming.deletes is not None:
                 await self._change.withdraw(access, incoming.deletes)
             case Verdict.ADMITTED:

@@ -170,8 +170,10 @@ class _TopicQueues:
         preview = await self._live.take_preview(reply) if self._live else None
         if reply.card and self._live and not reply.card.choices:
             preview = await self._card_message(reply)
-        elif reply.card and not getattr(self._adapter, "has_buttons", False):
-            reply = replace(reply, text=reply.card.with_choices(reply.text))
+        elif reply.card and (buttons := getattr(self._adapter, "has_buttons", False)) is not True:
+            by_reaction = buttons == "reactions"
+            text = reply.card.with_choices(reply.text, by_reaction=by_reaction)
+            reply = replace(reply, text=text)
         delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
         result = await delivery.run()
         is_part = preview is not None and result is not None and preview.message_id in result.ids

@@ -296,6 +296,8 @@ class Report:
         name = "\0".join((*account, incoming.chat, *(once or (self.name, ""))))
         place = ChatPlace(*account, incoming.chat, incoming.thread)
         answered = (incoming.replaces or incoming.id) if incoming.is_group or once else None
+        if incoming.choice or incoming.reaction is not None:
+            answered = incoming.reply_to  # the report itself is no message
         answered = answered if incoming.deletes is None else None
         try:
             await context.fleet.calls.send_notice(

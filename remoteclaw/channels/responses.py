@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from dataclasses import dataclass
+from typing import Literal
 
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.report import Report
@@ -16,8 +17,9 @@ from remoteclaw.commands.answers import (
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import person
-from remoteclaw.protocols import Choice, PressedAdapter
+from remoteclaw.messages import ChatPlace, person
+from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import Card, Choice, PressedAdapter
 
 #: Time limit for confirming a button press to the person, in seconds.
 PRESS_REPORT_S = 5.0
@@ -30,16 +32,49 @@ log = logging.getLogger(__name__)
 class Response(Report):
     """A report that a person has chosen an answer, or has reacted to a message."""
 
-    async def record_reaction(self, config: Config) -> None:
-        """Record a reaction to an agent's message; the session's next message reports it."""
+    async def take_reaction(self, access: Access, *, is_admitted: bool) -> None:
+        """Take a reaction to a card as a choice, and record one to another message.
+
+        The session's next message reports it.
+        """
+        if choice := await self._choice():
+            outcome = await self._outcome(access, choice, is_admitted=is_admitted)
+            if is_admitted or outcome.counts:  # anybody reacts to anything, and so do bots
+                await self._report(outcome)
+        elif is_admitted:
+            await self._record_reaction(access.config)
+
+    async def _choice(self) -> Choice | None:
+        """Return the choice on a card that the reaction stands for; None if it stands for none."""
+        context, incoming = self.context, self.incoming
+        answers = getattr(self.source, "has_buttons", False) == "reactions"
+        if not (answers and incoming.reaction and incoming.reply_to) or incoming.is_removed:
+            return None
+        place = ChatPlace(context.provider, context.account, incoming.chat, incoming.thread)
+        if (id_ := await context.fleet.replies.card_at(place, incoming.reply_to)) is None:
+            return None
+        request = await context.fleet.requests.find(id_)
+        card = Card(id_, tuple(request.offered) if request else ())
+        verdict = card.verdict_of(incoming.reaction)
+        return Choice(id_, verdict) if verdict else None
+
+    async def _record_reaction(self, config: Config) -> None:
         fleet, message, emoji = self.context.fleet, self.message("-"), self.incoming.reaction
         if emoji is None or message.reply_to_id is None:
             return
+        change: Literal["added", "removed"] | None = None
+        if profile_of(self.context.provider).reactions == "differences":
+            change = "removed" if self.incoming.is_removed else "added"
         place = message.provider, message.account, message.channel_id
         if origin := await fleet.replies.message_origin(*place, message.reply_to_id):
             keep_ms = config.record.history_ms
             await fleet.history.add_reaction(
-                message, emoji, once=self.name, sid=origin.sid, keep_ms=keep_ms
+                message,
+                emoji,
+                change=change,
+                once=self.name,
+                sid=origin.sid,
+                keep_ms=keep_ms,
             )
 
     async def take_choice(self, access: Access, choice: Choice, *, is_admitted: bool) -> None:
@@ -82,7 +117,10 @@ class Response(Report):
         """Report the outcome to the person who chose; the request's own message also shows it."""
         if not isinstance(self.source, PressedAdapter):
             if not outcome.is_shown:
-                await self.reply(outcome.text)
+                # A person who reacts to the same card again is told nothing new.
+                card, sender = self.incoming.reply_to or self.name, self.incoming.sender
+                once = (f"{card} {sender}", "reacted")
+                await self.reply(outcome.text, once=None if self.incoming.choice else once)
             return
         try:
             async with asyncio.timeout(PRESS_REPORT_S):

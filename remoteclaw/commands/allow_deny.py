@@ -71,7 +71,8 @@ async def answer_by_message(text: str, call: CommandCall) -> CommandReply | None
     if answered := candidates.answered:
         assert answered.answer, "this message has answered it"
         return await _submit(call, answered, answered.answer.verdict, answered.answer.words)
-    replied_id = await _replied_request(call)
+    replies = call.fleet.replies
+    replied_id = await replies.card_at(call.place, call.reply_to) if call.reply_to else None
     for request in candidates.waiting:
         if request.id == replied_id or (request.shown and request.shown == call.reply_to):
             takes_words = request.is_question or request.is_plan
@@ -158,15 +159,6 @@ def _was_shown_before(request: Request, call: CommandCall) -> bool:
 
 def _numbers(id_: re.Match[str]) -> tuple[int, int]:
     return int(id_[1]), int(id_[2] or 0)
-
-
-async def _replied_request(call: CommandCall) -> str:
-    """Return the id of the request whose message, or whose file, is replied to; empty if none."""
-    place = call.place
-    origin = call.reply_to and await call.fleet.replies.message_origin(
-        place.provider, place.account, place.chat, call.reply_to
-    )
-    return (origin.call or "").removeprefix("request:") if origin else ""
 
 
 def _message_name(call: CommandCall) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 from remoteclaw.messages import Attachment, ChatPlace
 
 __all__ = [
+    "CHOICE_EMOJI",
     "Allowance",
     "Card",
     "ChannelAdapter",
@@ -68,6 +69,17 @@ class Allowance:
 MessageState = Literal["received", "works", "needs_you", "done", "failed"]
 
 
+_VARIATION = "\N{VARIATION SELECTOR-16}"
+#: The emoji of a card's choices, where people answer requests by reactions: by verdict.
+CHOICE_EMOJI: Mapping[str, str] = {
+    "once": "✅",
+    "conversation": "♾️",
+    "edits": "✏️",
+    "deny": "❌",
+    **{str(digit): f"{digit}{_VARIATION}\N{COMBINING ENCLOSING KEYCAP}" for digit in range(1, 10)},
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelProfile:
     """The profile of a channel: its limits, format, ids and owners.
@@ -98,6 +110,9 @@ class ChannelProfile:
     """Whether chats have threads or topics."""
     opens_threads: bool = False
     """Whether a message in a group can open a thread, which then has the message's id."""
+    reactions: Literal["state", "differences"] | None = None
+    """How the platform reports people's reactions: with each change, all emoji of the person on the
+    message (`state`), or the one that was added or removed (`differences`); None if not at all."""
     state_emoji: Mapping[MessageState, str] = field(default_factory=dict)
     """The emoji of the states that the account shows as its reaction to a person's message, if its
     adapter can `react`. In a state without one there is no reaction; empty for none at all."""
@@ -156,19 +171,41 @@ class Card:
         """Return the card of its JSON."""
         return cls(card["id"], tuple((verdict, label) for verdict, label in card["choices"]))
 
-    def with_choices(self, text: str) -> str:
+    @property
+    def emoji(self) -> tuple[str, ...]:
+        """The emoji of the choices, for an adapter whose people answer by reactions."""
+        known = (CHOICE_EMOJI.get(verdict) for verdict, _ in self.choices)
+        return tuple(filter(None, known))
+
+    def verdict_of(self, emoji: str) -> str | None:
+        """Return the verdict of the choice with an emoji; None if there is no such choice."""
+        plain = emoji.replace(_VARIATION, "")
+        return next(
+            (
+                verdict
+                for verdict, _ in self.choices
+                if CHOICE_EMOJI.get(verdict, "").replace(_VARIATION, "") == plain
+            ),
+            None,
+        )
+
+    def with_choices(self, text: str, *, by_reaction: bool = False) -> str:
         """Return the text of the card's message with the choices, numbered, for no buttons.
 
-        If the request is answered, only the last paragraph remains, which reports the answer.
+        With `by_reaction`, it names their emoji, too. If the request is answered, only the last
+        paragraph remains, which reports the answer.
         """
         if not self.choices:
             return text.rpartition("\n\n")[2]
-        numbered = " · ".join(
-            f"{number} {label}" for number, (_, label) in enumerate(self.choices, 1)
-        )
+        shown = []
+        for number, (verdict, label) in enumerate(self.choices, 1):
+            emoji = CHOICE_EMOJI.get(verdict, "") if by_reaction else ""
+            is_digit = bool(emoji) and verdict.isdecimal()
+            shown.append(" ".join(filter(None, ("" if is_digit else str(number), emoji, label))))
         is_question = any(verdict.isdecimal() for verdict, _ in self.choices)
+        how = "react, or answer with the number" if by_reaction else "answer with the number"
         or_why = "" if is_question else f", or `/deny {self.id} WHY`"
-        return f"{text}\n\n{numbered}: answer with the number{or_why}."
+        return f"{text}\n\n{' · '.join(shown)}: {how}{or_why}."
 
 
 @dataclass(frozen=True, slots=True)

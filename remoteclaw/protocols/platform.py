@@ -104,7 +104,10 @@ class Incoming:
     """In a group: whether the message mentions the account, replies to it or is a command to it."""
     reaction: str | None = None
     """For a reaction: the sender's current emoji on the message `reply_to`; empty if it was
-    removed."""
+    removed. Where `ChannelProfile.reactions` is `differences`: one emoji that was added or removed.
+    It is Unicode; the adapter translates the platform's own names."""
+    is_removed: bool = False
+    """Whether that one emoji was removed."""
     choice: Choice | None = None
     """For a choice on a card: the answer."""
     moved_to: str | None = None
@@ -193,7 +196,9 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
 
     It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter`, a `StatefulAdapter`,
     a `ContextAdapter` and an `InvitedAdapter`. An adapter that shows the choices of a card itself
-    has the attribute `has_buttons = True`.
+    has the attribute `has_buttons = True`. One with
+    `has_buttons = "reactions"` puts `Card.emoji` below the card: a person's reaction to it with one
+    of them is the choice.
     """
 
     async def connect(self) -> Identity:

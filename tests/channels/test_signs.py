@@ -20,7 +20,7 @@ from tests.support.requests import BODY, open_request
 from tests.support.stack import REPLIES, Stack, kill
 from tests.support.waiting import eventually
 
-GROUPS: dict[str, Any] = {"team": {}}
+GROUPS: dict[str, Any] = {"team": {"threads": "off"}}
 SIGNS = keys.signs("test", "default")
 
 

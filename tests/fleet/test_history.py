@@ -5,6 +5,7 @@ from typing import Any
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies.history import MAX_ENTRIES, MAX_TEXT_CHARS
+from remoteclaw.messages import ChannelMessage
 from tests.support.cli import run
 from tests.support.stack import Stack, message
 
@@ -21,6 +22,14 @@ async def add(stack: Stack, text: str, *, sid: str | None = None, **fields: Any)
     one = message("-", **fields)
     return await stack.fleet.history.add_message(
         one, text, (), once=one.id, sid=sid, keep_ms=KEEP_MS
+    )
+
+
+async def react(
+    stack: Stack, reacting: ChannelMessage, emoji: str, *, sid: str = "s", change: Any = None
+) -> None:
+    await stack.fleet.history.add_reaction(
+        reacting, emoji, change=change, once=reacting.id, sid=sid, keep_ms=KEEP_MS
     )
 
 
@@ -49,7 +58,7 @@ async def test_a_history_is_read_by_thread_or_as_a_whole(stack: Stack) -> None:
 async def test_a_repeated_message_is_in_the_history_once(stack: Stack) -> None:
     await add(stack, "one", id="1")
     liked = message("-", id="2", reply_to_id="9")
-    await stack.fleet.history.add_reaction(liked, "👍", once="2", sid="s", keep_ms=KEEP_MS)
+    await react(stack, liked, "👍")
     first = await add(stack, "two", sid="s", id="3")
     await add(stack, "three", id="4")
     again = await add(stack, "two", sid="s", id="3")
@@ -59,18 +68,40 @@ async def test_a_repeated_message_is_in_the_history_once(stack: Stack) -> None:
 
 
 async def test_reactions_are_passed_once_to_the_session_they_are_for(stack: Stack) -> None:
-    history = stack.fleet.history
     await add(stack, "one", sid="s")
     for sid, by, emoji in (("s", "a", "👎"), ("s", "a", "👍"), ("s", "b", "🔥"), ("s", "b", "")):
         reacting = message("-", from_=by, reply_to_id="9")
-        await history.add_reaction(reacting, emoji, once=reacting.id, sid=sid, keep_ms=KEEP_MS)
-    other = message("-", reply_to_id="9")
-    await history.add_reaction(other, "🎉", once=other.id, sid="other", keep_ms=KEEP_MS)
+        await react(stack, reacting, emoji, sid=sid)
+    await react(stack, message("-", reply_to_id="9"), "🎉", sid="other")
     await add(stack, "another's", sid="other")
 
     passed = await add(stack, "two", sid="s")
     assert [(one.from_, one.emoji) for one in passed] == [("a", "👍")]
     assert await add(stack, "three", sid="s") == []
+
+
+async def test_reactions_that_were_added_and_removed_one_by_one_are_added_up(stack: Stack) -> None:
+    await add(stack, "one", sid="s", id="9")
+    for change, by, emoji in (
+        ("added", "a", "👍"),
+        ("added", "a", "🔥"),
+        ("added", "a", "🔥"),  # a platform that repeats it under another name
+        ("added", "b", "🎉"),
+        ("removed", "b", "🎉"),
+        ("removed", "b", "🎉"),
+        ("removed", "c", "😂"),  # added before the history begins
+    ):
+        await react(stack, message("-", from_=by, reply_to_id="9"), emoji, change=change)
+
+    (shown,) = await read(stack)
+    assert [(one["from"], one["emoji"]) for one in shown["reactions"]] == [("a", "👍🔥")]
+    passed = await add(stack, "two", sid="s")
+    assert [(one.from_, one.emoji) for one in passed] == [("a", "👍🔥")]
+
+    await react(stack, message("-", from_="a", reply_to_id="9"), "👍", change="removed")
+
+    passed = await add(stack, "three", sid="s")
+    assert [(one.from_, one.emoji) for one in passed] == [("a", "🔥")]
 
 
 async def test_a_history_is_forgotten_with_its_session(stack: Stack) -> None:

@@ -393,8 +393,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's reaction that is stored",
-        before="if verdict is Verdict.ADMITTED:",
-        after="if True:",
+        before="elif is_admitted:",
+        after="else:",
         test="test_telegram_messages_are_read_back_with_their_reactions",
     ),
     # A process that is killed or frozen at any step loses nothing and sends nothing twice.

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
@@ -56,6 +56,8 @@ class PlatformAccount(AccountConfig):
 
     directory: Annotated[str, BY_PEOPLE]
     """The directory of the platform."""
+    buttons: Annotated[Literal["reactions"] | None, BY_PEOPLE] = None
+    """How people answer requests, besides words."""
 
 
 class PlatformConfig(PlatformAccount, ChannelConfig):
@@ -69,6 +71,7 @@ class Account(PlatformAdapter):
 
     def __init__(self, settings: PlatformAccount) -> None:
         super().__init__(Path(settings.directory))
+        self.has_buttons = settings.buttons or False
 
     async def connect(self) -> Identity:
         await self._behaviour("connect", str(os.getpid()))

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -273,6 +273,8 @@ class Recipient:
 class PlatformCalls:
     """The calls of the platform, each of which behaves as the test has told it to."""
 
+    has_buttons: Literal["reactions"] | bool = False
+
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._journal = _Journal(directory)
@@ -458,6 +460,8 @@ class PlatformCalls:
 class PlatformAdapter(PlatformCalls, Recipient):
     """The adapter of one account on the platform."""
 
+    has_buttons: Literal["reactions"] | bool = False
+
     def parts(self, reply: Reply) -> Sequence[Part]:
         """Return the parts, which mention at most the person who has asked."""
         shown, made = code_files(reply.text, reply.code_file_lines)
@@ -472,7 +476,7 @@ class PlatformAdapter(PlatformCalls, Recipient):
     ) -> Sent:
         """Send one part; files become part of the message with the text."""
         again = AGAIN if is_again else ""
-        return await self.post(
+        sent = await self.post(
             Place(reply.channel_id, reply.thread_id),
             "" if part.file_name else again + part.content,
             key=reply.key,
@@ -483,6 +487,9 @@ class PlatformAdapter(PlatformCalls, Recipient):
             is_again=is_again,
         )
 
+        if reply.card and self.has_buttons == "reactions":
+            self._journal.add("offered", chat=reply.channel_id, emoji=reply.card.emoji)
+        return sent
     # Previews, which exist while a turn runs.
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:

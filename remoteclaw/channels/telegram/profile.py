@@ -10,6 +10,7 @@ PROFILE = ChannelProfile(
     chunk_unit="utf16",
     code_file_lines=60,  # two or three screens of a telephone
     max_messages=8,  # half a minute of deliveries, and more than people read on a telephone
+    reactions="state",
     formatting=(
         "The user reads in Telegram, mostly on a telephone: short paragraphs, narrow code.",
         "It shows bold, italic, strikethrough, links, quotes, lists and code; a heading is a bold "

@@ -9,6 +9,7 @@ ADMIN, USER = "admin.", "user."
 
 PROFILE = ChannelProfile(
     chunk_limit=200_000,
+    reactions="state",
     formatting=("The user reads in a browser or a terminal, which renders Markdown.",),
     live_every_s=0.1,
     has_threads=False,

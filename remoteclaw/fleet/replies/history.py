@@ -5,7 +5,7 @@ differs from the session's record, because tools and other sessions write to the
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -63,14 +63,21 @@ class History:
         return _new_reactions(earlier_lines, sid) if sid else []
 
     async def add_reaction(
-        self, message: ChannelMessage, emoji: str, *, once: str, sid: str, keep_ms: int
+        self,
+        message: ChannelMessage,
+        emoji: str,
+        *,
+        change: Literal["added", "removed"] | None,
+        once: str,
+        sid: str,
+        keep_ms: int,
     ) -> None:
         """Add a person's reaction to a message of the session `sid`, which `message` replies to.
 
-        The newest reaction of a person to a message replaces earlier ones; an empty `emoji` removes
-        them.
+        It replaces the person's earlier reactions to that message, and an empty `emoji` removes
+        them; with a `change`, one emoji is added to them or removed from them.
         """
-        line = {"of": message.reply_to_id, "emoji": shortened(emoji), "sid": sid}
+        line = {"of": message.reply_to_id, "emoji": shortened(emoji), "sid": sid, "change": change}
         await self._add(message, line, once, keep_ms)
 
     async def forget(self, place: ChatPlace, message_id: str) -> None:
@@ -111,18 +118,19 @@ class History:
         history = keys.history(provider, account, chat)
         entries = await self._scripts.call(self._scripts.client.xrevrange, history)
         messages: list[dict[str, Any]] = []
-        reactions: dict[str, dict[str, dict[str, Any]]] = {}
-        """The newest reaction of each person, by the id of the message."""
+        reactions: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        """The reactions of each person, newest first, by the id of the message."""
         for entry_id, fields in entries:
             line = _line(entry_id, fields[b"line"])
             if "of" in line:
-                reactions.setdefault(line["of"], {}).setdefault(line["from"], line)
+                reactions.setdefault(line["of"], {}).setdefault(line["from"], []).append(line)
                 continue
             # A group whose id has changed numbers its messages from 1 again. A reaction belongs to
             # the newest message with its number.
             by_person = [reactions.pop(id_, {}) for id_ in line["ids"]]
             if thread in (None, line["thread"]) and len(messages) < limit:
-                messages.append(_message(line, [each for by in by_person for each in by.values()]))
+                current = [_current(each) for by in by_person for each in by.values()]
+                messages.append(_message(line, current))
         return messages[::-1]
 
     async def find(
@@ -157,20 +165,34 @@ def _message(line: dict[str, Any], reactions: Sequence[dict[str, Any]]) -> dict[
     }
 
 
+def _current(reactions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the newest of a person's reactions to a message, with all emoji that remain."""
+    emoji: list[str] = []
+    for line in reversed(reactions):
+        if line.get("change") is None:
+            emoji = [line["emoji"]]
+        else:
+            emoji = [each for each in emoji if each != line["emoji"]]
+            emoji += [line["emoji"]] * (line["change"] == "added")
+    return {**reactions[0], "emoji": "".join(emoji)}
+
+
 def _new_reactions(lines: Sequence[dict[str, Any]], sid: str) -> list[Reaction]:
     """Return the reactions to a session's messages since the last message that went to the session.
 
     `lines` are the chat's entries, newest first.
     """
-    reactions: dict[tuple[str, str], dict[str, Any]] = {}
-    """The newest reaction, by the ids of its message and of its person."""
+    reactions: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    """The reactions, newest first, by the ids of their message and of their person."""
     texts: dict[str, str] = {}
     is_older = False
     """Whether the entry is older than the last message that went to the session."""
     for line in lines:
         if "of" in line:
             if line["sid"] == sid and not is_older:
-                reactions.setdefault((line["of"], line["from"]), line)
+                reactions.setdefault((line["of"], line["from"]), []).append(line)
+            elif earlier := reactions.get((line["of"], line["from"])):
+                earlier.append(line)
             continue
         texts.update({id_: line["text"] for id_ in line["ids"] if id_ not in texts})
         is_older = is_older or (line["sid"] == sid and "from" in line)
@@ -182,6 +204,6 @@ def _new_reactions(lines: Sequence[dict[str, Any]], sid: str) -> list[Reaction]:
             message_id=line["of"],
             text=texts.get(line["of"]),
         )
-        for line in reversed(reactions.values())
+        for line in map(_current, reversed(reactions.values()))
         if line["emoji"]
     ]

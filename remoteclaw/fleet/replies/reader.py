@@ -356,7 +356,7 @@ class ReplyReader:
         of the part with the end of the text, and `preview` the id of a preview that became a part.
         The files are deleted, except for `kept`. If a call sent the reply, `answer` (JSON) is
         stored for the caller; otherwise a reply with a `failure` becomes a dead letter, unless it
-        was stopped. A delivered reply is added to the chat's history, which is kept for
+        was stopped. A delivered reply to all people is added to the chat's history, kept for
         `history_ms`. The `notice` about a failure, a place and a payload, is sent unless the same
         person had one about this chat since its last delivered reply. Raises `LeaseLost` if another
         adapter took over.

@@ -12,7 +12,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reader import CLAIM_MS, ReplyReader
 from remoteclaw.fleet.replies.reply import NewerReply, decode_reply
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import ChatPlace, SessionKey
 
 #: The number of replies that are read or dropped at once: each may have some MB.
 PAGE = 64
@@ -196,6 +196,16 @@ class Replies:
             return None
         values = orjson.loads(origin)
         return MessageOrigin(**values | {"entries": tuple(values["entries"])})
+
+    async def card_at(self, place: ChatPlace, message_id: str) -> str | None:
+        """Return the id of the request that a message shows; None for any other message.
+
+        The reverse of `ReplyReader.shown_card()`, and also of the message with the request's file.
+        """
+        account = place.provider, place.account
+        origin = await self.message_origin(*account, place.chat, message_id)
+        kind, _, name = ((origin.call if origin else None) or "").partition(":")
+        return name if kind == "request" and ":" not in name else None
 
     async def live_text(self, sid: str) -> dict[str, Any] | None:
         """Return the current live text of a session; None if no turn is running."""
