@@ -306,7 +306,7 @@ class Arrival(Report):
         if outcome.reply and awaited:
             awaited.answer = outcome.reply.text
         if outcome.reply and outcome.reply.text and not (awaited and awaited.deliver == "caller"):
-            await replace(self, awaited=None).reply(outcome.reply.text)
+            await replace(self, awaited=None).reply(outcome.reply.text, is_private=True)
         if not outcome.text and not incoming.files:
             return False
         if session.agent not in access.config.agents:  # a pairing may name an earlier one

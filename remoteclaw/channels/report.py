@@ -31,6 +31,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import ContextAdapter, FileSource, Incoming, Place
 
 #: The part of a transcript that is repeated to its speaker, in characters: enough to spot an error.
@@ -281,11 +282,17 @@ class Report:
         )
 
     async def reply(
-        self, text: str, *, once: tuple[str, str] | None = None, is_silent: bool = False
+        self,
+        text: str,
+        *,
+        once: tuple[str, str] | None = None,
+        is_silent: bool = False,
+        is_private: bool = False,
     ) -> None:
         """Send `text` to the chat, once per message, or once for each `once`.
 
-        With `once`, the text quotes the message also in a direct chat.
+        With `once`, the text quotes the message also in a direct chat. In a group, a text that
+        `is_private` is shown to the sender alone, where the platform can do that.
         """
         context, incoming = self.context, self.incoming
         if self.awaited and not is_silent:
@@ -299,6 +306,7 @@ class Report:
         if incoming.choice or incoming.reaction is not None:
             answered = incoming.reply_to  # the report itself is no message
         answered = answered if incoming.deletes is None else None
+        is_private &= incoming.is_group and profile_of(context.provider).private_replies
         try:
             await context.fleet.calls.send_notice(
                 place,
@@ -307,6 +315,7 @@ class Report:
                 reply_to_id=answered,
                 is_silent=is_silent,
                 asked_by=incoming.sender,
+                to_person=incoming.sender if is_private else None,
             )
         except CallRefused as refusal:  # no turn is involved, so only Redis can have refused it
             raise RedisRefused(str(refusal)) from None

@@ -113,6 +113,8 @@ class ChannelProfile:
     reactions: Literal["state", "differences"] | None = None
     """How the platform reports people's reactions: with each change, all emoji of the person on the
     message (`state`), or the one that was added or removed (`differences`); None if not at all."""
+    private_replies: bool = False
+    """Whether a message in a group can be shown to one person alone: answers of commands are."""
     state_emoji: Mapping[MessageState, str] = field(default_factory=dict)
     """The emoji of the states that the account shows as its reaction to a person's message, if its
     adapter can `react`. In a state without one there is no reaction; empty for none at all."""
@@ -270,6 +272,9 @@ class Reply:
     """The request that the message shows; without choices, the message replaces the card."""
     asked_by: str | None = None
     """The id of the person who waits for the reply; None if no person has asked."""
+    to_person: str | None = None
+    """The id of the person to whom alone the message is shown in its chat, if the profile has
+    `private_replies`; None for all."""
     refusal: Refusal | None = None
     """The subject, if the reply is a notice about another reply that its chat did not get."""
     is_aside: bool = False

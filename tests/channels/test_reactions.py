@@ -71,6 +71,20 @@ async def test_a_reaction_to_the_card_answers_the_request_as_its_choice(
     assert channel.texts("team").count(NOT_YOURS) == 1, "bo was told more than once"
 
 
+async def test_the_answer_of_a_command_in_a_group_is_shown_to_its_sender_alone(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    channel.platform.say("team", "bo", "/whoami")
+    channel.platform.say("alice", "alice", "/whoami")
+    await eventually(lambda: channel.texts("team") and channel.texts("alice"))
+
+    sent = {each["chat"]: each["to_person"] for each in channel.platform.delivered}
+    assert sent == {"team": "bo", "alice": None}
+    known = await stack.fleet.history.read("test", "default", "team", thread=None, limit=9)
+    assert [each["text"] for each in known] == ["/whoami"], "others can have the agent read it"
+
+
 async def test_words_and_numbers_answer_a_request_that_reactions_can_answer(
     stack: Stack, channel: TestChannel
 ) -> None:

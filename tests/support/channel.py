@@ -177,7 +177,9 @@ STATES: dict[MessageState, str] = {
     "failed": "💔",
 }
 CHANNEL = Channel(
-    profile=ChannelProfile(opens_threads=True, state_emoji=STATES),
+    profile=ChannelProfile(
+        opens_threads=True, reactions="differences", private_replies=True, state_emoji=STATES
+    ),
     settings=f"{__name__}:PlatformConfig",
     adapter=f"{__name__}:Account",
 )

@@ -485,11 +485,12 @@ class PlatformAdapter(PlatformCalls, Recipient):
             effect=reply.effect,
             is_called=reply.call is not None,
             is_again=is_again,
+            to_person=reply.to_person,
         )
-
         if reply.card and self.has_buttons == "reactions":
             self._journal.add("offered", chat=reply.channel_id, emoji=reply.card.emoji)
         return sent
+
     # Previews, which exist while a turn runs.
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:

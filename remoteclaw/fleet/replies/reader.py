@@ -411,7 +411,7 @@ class ReplyReader:
             receipts=keys.receipts(reply.call) if reply.call else None,
             request_id=reply.card.id if reply.card and reply.card.choices else None,
             shown_requests=keys.shown_requests(place),
-            history=history if history_ms and is_seen else None,
+            history=history if history_ms and is_seen and not reply.to_person else None,
             notified=keys.notified(place),
             notice_replies=streams[0] if streams else None,
             outcomes=[keys.outcome(reply.sid, entry) for entry in entries],

@@ -39,6 +39,7 @@ def reply_payload(
     is_aside: bool = False,
     is_notice: bool = False,
     asked_by: str | None = None,
+    to_person: str | None = None,
     refusal: Refusal | None = None,
     code_file_lines: int = 0,
 ) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def reply_payload(
         **({"is_beside": True} if is_aside else {}),
         **({"is_notice": True} if is_notice else {}),
         **({"asked_by": asked_by} if asked_by else {}),
+        **({"to_person": to_person} if to_person else {}),
         **({"refusal": asdict(refusal)} if refusal else {}),
         **({"code_file_lines": code_file_lines} if code_file_lines else {}),
     }

@@ -150,10 +150,11 @@ class ToolCalls:
         reply_to_id: str | None = None,
         is_silent: bool = False,
         asked_by: str | None = None,
+        to_person: str | None = None,
     ) -> None:
         """Send a message of RemoteClaw itself to a chat, once for each `name`.
 
-        `asked_by` is the id of the person who waits for it.
+        `asked_by` is the id of the person who waits for it, `to_person` of the only one to see it.
         Raises `CallRefused` if Redis has no room for it.
         """
         payload = reply_payload(
@@ -164,6 +165,7 @@ class ToolCalls:
             call=call_name(None, name),
             is_silent=is_silent,
             asked_by=asked_by,
+            to_person=to_person,
         )
         await self.send_messages(
             None, name, [(place.provider, place.account, payload)], effect=None
