@@ -273,8 +273,6 @@ class Recipient:
 class PlatformCalls:
     """The calls of the platform, each of which behaves as the test has told it to."""
 
-    has_buttons: Literal["reactions"] | bool = False
-
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._journal = _Journal(directory)
