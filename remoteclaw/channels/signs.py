@@ -16,10 +16,10 @@ from remoteclaw.errors import (
     LeaseLost,
     PlatformAway,
     PlatformBusy,
-    PlatformRefused,
+    PlatformUnknown,
     RedisRefused,
     RedisUnavailable,
-    Unsupported,
+    RemoteClawError,
 )
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.fleet.replies.signs import Sign, Signs, sign_name
@@ -32,13 +32,16 @@ EVERY_S = 0.5
 #: frozen, and no longer has the claim, adds signs that are not announced.
 IDLE_S = 30.0
 #: Time limit of one call, and the pause in a chat after one that failed, in seconds.
-CALL_S, RETRY_S = 4.0, 10.0
+CALL_S, RETRY_S = 2.0, 10.0
 #: Time limit for storing a sign, in seconds: later messages of the chat wait for it.
 STORE_S = 2.0
 #: After this many refusals in a row, no more signs are shown in a chat: it has no reactions.
 MAX_REFUSALS = 3
 #: The states that change no more.
 FINAL = ("done", "failed", "ended", "gone")
+
+#: Failures after which a call is repeated: it has no effect if it was carried out.
+_TRANSIENT = (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused, TimeoutError)
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +62,11 @@ class StateSigns:
         self._adapter = adapter
         self._budget = budget
         self._emoji = emoji
-        self._shown: dict[str, str] = {}
-        """The reactions that messages certainly have, by sign; empty for none."""
+        self._shown: dict[str, str | None] = {}
+        """The reactions that messages have, by sign: empty for none, and None if that is unknown,
+        because a call without an answer may have arrived."""
+        self._unwanted: set[str] = set()
+        """The signs of which the platform has refused a state: they are removed."""
         self._refusals: dict[str, int] = {}
         """By chat, the number of refusals since a sign was shown there."""
         self._paused_until: dict[str, float] = {}
@@ -89,11 +95,12 @@ class StateSigns:
     async def run(self) -> None:
         """Show the states until cancelled. Raises `LeaseLost` if another adapter has the claim."""
         self._shown.clear()  # another process may have shown others
+        self._unwanted.clear()
         while True:
             self._added.clear()
             signs = await self._signs.read(self._reader)
             for sign, state in signs:
-                if state == "gone" or (state in FINAL and self._is_shown(sign, state)):
+                if state == "gone" or (self._is_last(sign, state) and self._is_shown(sign, state)):
                     await self._remove(sign.name)
             for next_sign, next_state in self._next(signs):
                 await self._show(next_sign, next_state)
@@ -117,32 +124,36 @@ class StateSigns:
         return self._budget.is_free(chat, "react") and not is_paused
 
     def _is_shown(self, sign: Sign, state: str) -> bool:
-        return self._shown.get(sign.name) == self._emoji_of(state)
+        return self._shown.get(sign.name) == self._emoji_of(sign, state)
 
-    def _emoji_of(self, state: str) -> str:
-        return {str(name): emoji for name, emoji in self._emoji.items()}.get(state, "")
+    def _is_last(self, sign: Sign, state: str) -> bool:
+        return state in FINAL or sign.name in self._unwanted
+
+    def _emoji_of(self, sign: Sign, state: str) -> str:
+        known = {str(name): emoji for name, emoji in self._emoji.items()}
+        return "" if sign.name in self._unwanted else known.get(state, "")
 
     async def _show(self, sign: Sign, state: str) -> None:
         """Show a state. A failure is only logged, and tried again."""
         async with self._lock:
-            # Unknown until the platform has answered: a call without an answer may have arrived.
-            self._shown.pop(sign.name, None)
+            self._shown[sign.name], emoji = None, self._emoji_of(sign, state)
             await self._reader.ensure_claim()
             try:
                 with self._budget.call(sign.chat, "react"):
                     async with asyncio.timeout(CALL_S):
-                        await self._adapter.operate(_reaction(sign, self._emoji_of(state)))
-            except (PlatformRefused, Unsupported) as refusal:
-                self._refused(sign.chat, refusal)
-                await self._remove(sign.name)
+                        await self._adapter.operate(_reaction(sign, emoji))
+            except _TRANSIENT as problem:
+                self._failed(sign.chat, problem)
             except Exception as error:  # noqa: BLE001 - a sign must not end the relay
-                self._failed(sign.chat, error)
+                if emoji:  # perhaps only this one, so an earlier one may be left
+                    self._refused(sign, error)
+                else:  # there is none, or no message any more
+                    await self._remove(sign.name)
             else:
                 self._refusals.pop(sign.chat, None)
-                self._paused_until.pop(sign.chat, None)
-                self._shown[sign.name] = self._emoji_of(state)
+                self._shown[sign.name] = emoji
                 await self._keep_claim(sign)
-                if state in FINAL:
+                if self._is_last(sign, state):
                     await self._remove(sign.name)
 
     async def _keep_claim(self, sign: Sign) -> None:
@@ -159,20 +170,24 @@ class StateSigns:
     async def _remove(self, name: str) -> None:
         await self._signs.remove(self._reader, name)
         self._shown.pop(name, None)
+        self._unwanted.discard(name)
 
-    def _refused(self, chat: str, refusal: Exception) -> None:
-        """Count a refusal; a message may be gone, but where all are refused, none are shown."""
-        self._refusals[chat] = self._refusals.get(chat, 0) + 1
-        if self._refusals[chat] == MAX_REFUSALS:
-            log.warning("messages in chat %s do not show their state: %s", chat, refusal)
+    def _refused(self, sign: Sign, error: Exception) -> None:
+        """End a sign; a message may be gone, but where all are refused, no more are shown."""
+        self._unwanted.add(sign.name)
+        refusals = self._refusals[sign.chat] = self._refusals.get(sign.chat, 0) + 1
+        if refusals == MAX_REFUSALS:
+            why = str(error) if isinstance(error, RemoteClawError) else frames_of(error)
+            log.warning("messages in chat %s do not show their state: %s", sign.chat, why)
 
-    def _failed(self, chat: str, error: Exception) -> None:
-        """Pause the signs of a chat; only throttling and a refused account affect the budget."""
-        self._paused_until[chat] = boottime() + RETRY_S
-        if isinstance(error, PlatformBusy | AccountRefused):
-            self._budget.failed(chat, error)
-        elif not isinstance(error, PlatformAway | TimeoutError):
-            log.warning("a message's state can't be shown in a chat: %s", frames_of(error))
+    def _failed(self, chat: str, problem: Exception) -> None:
+        """Pause the signs of a chat; replies wait only for an account that can't be used."""
+        pause_s = RETRY_S
+        if isinstance(problem, PlatformBusy):
+            pause_s = max(pause_s, problem.after_s)
+        self._paused_until[chat] = boottime() + pause_s
+        if isinstance(problem, AccountRefused):
+            self._budget.failed(chat, problem)
 
 
 def _reaction(sign: Sign, emoji: str) -> Operation:

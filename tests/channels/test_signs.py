@@ -287,6 +287,23 @@ async def test_an_agents_own_reaction_takes_the_place_of_the_sign(
     assert history(channel, message)[-1] == "🎉"
 
 
+async def test_a_sign_that_the_platform_refuses_leaves_no_earlier_one(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    message = say(channel, "wait")
+    await shows(channel, "received", message)
+    channel.platform.tell(refuses="Only some emoji are allowed here.")
+    await stack.start_worker()
+    await eventually(lambda: "react" in [each["what"] for each in channel.platform.did("refused")])
+
+    channel.platform.tell()
+
+    await shows(channel, "", message)
+    await are_over(stack)
+    assert history(channel, message) == [STATES["received"], ""]
+
+
 async def test_a_chat_without_reactions_is_left_alone(stack: Stack, channel: TestChannel) -> None:
     channel.platform.tell(lacks=("react",))
     channel.start()

@@ -38,7 +38,8 @@ local function state_of(sid, id)
   local status, turn, reply, moved, withdrawn, undelivered = unpack(redis.call('HMGET', beginning .. id, 'status', 'turn',
     'reply', 'moved', 'withdrawn', 'undelivered'))
   if withdrawn then return 'gone' end
-  local final = undelivered and FINAL[status] and 'failed' or FINAL[status]
+  local final = FINAL[status]
+  if final == 'done' and undelivered then return 'failed' end
   if final == 'done' then
     -- A long reply is stored only in the outcome of the turn's first entry.
     reply = reply or turn and redis.call('HGET', beginning .. turn, 'reply')
