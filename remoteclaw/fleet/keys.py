@@ -538,5 +538,7 @@ def known(session: SessionKey, message_id: str) -> str:
     entry that it became (`-` if it became something else, `~` if it was not for the agent), the
     digest of its content, and `part` if it was joined with others; for an edit, what became of it;
     7 days."""
+    if session.is_shared:  # a group may get another agent between a message and its repetition
+        session = replace(session, agent="")
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]
     return f"rc:known:{digest}"

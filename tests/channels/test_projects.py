@@ -13,7 +13,7 @@ from remoteclaw.messages import SessionKey
 from tests.support.bridges import claude_script, script
 from tests.support.channel import TestChannel
 from tests.support.cli import run
-from tests.support.stack import Stack
+from tests.support.stack import Stack, message
 from tests.support.tasks import entries, take_up
 from tests.support.telegram import TelegramBot
 from tests.support.telegram.channel import ANN, Channel
@@ -93,6 +93,17 @@ async def test_two_groups_of_one_bot_belong_to_two_agents_in_two_workspaces(
     bot.say(f"/pair@{bot.username} as main", chat=BOOKS, by=ANN)
     bot.say(f"@{bot.username} hello", chat=BOOKS, by=8)
     await told(BOOKS, "message 1 of our conversation")
+
+
+async def test_a_message_that_is_repeated_after_its_group_got_another_agent_is_not_answered_again(
+    stack: Stack,
+) -> None:
+    said = message("hello", channel_id="team")
+    first = await stack.fleet.inbound.append(said, agent="main", is_shared=True)
+    again = await stack.fleet.inbound.append(said, agent="web", is_shared=True)
+
+    assert (again.entry_id, again.is_duplicate) == (first.entry_id, True)
+    assert [view.key.agent for view in await stack.fleet.sessions.list(limit=9)] == ["main"]
 
 
 async def test_the_table_of_a_server_is_for_the_chats_in_it(
