@@ -190,16 +190,16 @@ class Budget:
     def failed(self, chat: str, error: BaseException, method: Method = "send") -> None:
         """Record that a call for `chat` failed with `error`, and pause the chat or the account.
 
-        If the platform limits `method` and others together there, only these wait.
+        If the platform is busy, only `method` waits, and what is counted together with it; without
+        a known rate of messages or edits, everything.
         """
         pause = self._chats.setdefault(chat, _Pause())
         match error:
             case AccountRefused():
                 self._account = _Pause(boottime() + MAX_PAUSE_S, MAX_PAUSE_S)
-            case PlatformBusy(after_s=after_s, is_account=is_account) if rates := list(
-                self._rates(method, None if is_account else chat)
+            case PlatformBusy(after_s=after_s, is_account=is_account) if methods := (
+                self._counted_with(method, None if is_account else chat)
             ):
-                methods = frozenset[Method]().union(*(rate.methods for rate in rates))
                 self.allow(Allowance(methods, 0, after_s, None if is_account else chat))
                 return
             case PlatformBusy(after_s=after_s, is_account=True):
@@ -287,6 +287,12 @@ class Budget:
         for rate in self._profile.rates:
             if method in rate.methods and rate.scope in kinds:
                 yield rate
+
+    def _counted_with(self, method: Method, scope: str | None) -> frozenset[Method]:
+        """Return what is counted together with `method`; empty if that is unknown."""
+        rates = [rate.methods for rate in self._rates(method, scope)]
+        known = frozenset((method,)) if method not in ("send", "edit") else frozenset[Method]()
+        return known.union(*rates)
 
     def _left_of(self, method: Method, scope: str | None) -> _Left | None:
         left = self._left.get((method, scope))

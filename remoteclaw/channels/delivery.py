@@ -321,7 +321,7 @@ class Delivery:
         """
         adapter, chat = self._adapter, reply.channel_id
         assert isinstance(adapter, LookingAdapter), "only called if the platform can be asked"
-        since_ms = self._mark.since_ms - SKEW_MS
+        since_ms = max(0, self._mark.since_ms - SKEW_MS)
         # A preview can have the text of the answer, and is removed once that is delivered.
         previews = [preview["id"] for preview in await self._reader.previews()]
         known = {*self._ids(), *previews}

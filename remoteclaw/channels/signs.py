@@ -186,8 +186,8 @@ class StateSigns:
         if isinstance(problem, PlatformBusy):
             pause_s = max(pause_s, problem.after_s)
         self._paused_until[chat] = boottime() + pause_s
-        if isinstance(problem, AccountRefused):
-            self._budget.failed(chat, problem)
+        if isinstance(problem, PlatformBusy | AccountRefused):
+            self._budget.failed(chat, problem, "react")
 
 
 def _reaction(sign: Sign, emoji: str) -> Operation:

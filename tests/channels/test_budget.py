@@ -261,6 +261,12 @@ def test_what_a_response_allows_is_kept_and_a_limit_of_edits_delays_no_message(
         of.failed("2", PlatformBusy("Too many.", after_s=30, is_account=True), "edit")
         await asyncio.gather(reply(judge, of, "2"), reply(judge, of, "1", "edit"))
 
+        # A limit of unknown extent: that of an indicator is its own, that of a message all others'.
+        of.failed("3", PlatformBusy("Too many.", after_s=30), "typing")
+        assert (of.is_free("3", "typing"), of.is_free("3", "send")) == (False, True)
+        of.failed("3", PlatformBusy("Too many.", after_s=30), "send")
+        assert not of.is_free("3", "edit")
+
     run_virtually(main, monkeypatch, budget, windows)
 
     assert judge.at("1", "send") == [0, 0, 5]

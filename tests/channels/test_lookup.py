@@ -171,6 +171,23 @@ async def _reply_of(letter: Any) -> Reply:
     return letter.reply
 
 
+async def test_a_look_up_that_is_cut_off_is_no_attempt(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    """A message that the platform lacks still has its second attempt."""
+    await queue_reply(stack, "one")
+    for _ in range(3):
+        held = len(platform.did("held"))
+        platform.tell(stops="find before")
+        async with relayed(stack, Lossy(directory / "platform", messages=1 - min(held, 1))):
+            await eventually(lambda: len(platform.did("held")) > held)  # noqa: B023
+    platform.tell()
+    async with relayed(stack, LookingPlatform(directory / "platform")):
+        await wait_until_empty(stack)
+
+    assert shown(platform) == [f"{AGAIN}one"]
+
+
 @pytest.mark.parametrize("problem", [PlatformRefused("No scope."), ValueError("a bug")])
 async def test_a_look_up_that_fails_is_repeated_or_replaced_by_the_label(
     stack: Stack, platform: Platform, directory: Path, problem: Exception
