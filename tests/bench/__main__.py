@@ -27,6 +27,7 @@ from tests.bench.chats import bench_chats
 from tests.bench.compaction import LONG, bench_compaction
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
+from tests.bench.inbox import bench_inbox
 from tests.bench.load import Figure, bench_load
 from tests.bench.models import MODELS, bench_model
 from tests.bench.rows import Row, table
@@ -179,6 +180,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows = await bench_streams(stack, rounds)
             rows += bench_connector(rounds)
             rows.append(Row(*await bench_budgets(stack, rounds)))
+            rows.append(Row(*await bench_inbox(stack, rounds)))
             starts, idle = await asyncio.to_thread(bench_start, rounds)
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
