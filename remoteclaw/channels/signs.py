@@ -144,6 +144,7 @@ class StateSigns:
                         await self._adapter.operate(_reaction(sign, emoji))
             except _TRANSIENT as problem:
                 self._failed(sign.chat, problem)
+                await self._keep_claim(sign)
             except Exception as error:  # noqa: BLE001 - a sign must not end the relay
                 if emoji:  # perhaps only this one, so an earlier one may be left
                     self._refused(sign, error)

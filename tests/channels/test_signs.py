@@ -1,23 +1,28 @@
 """The state of people's messages, as the account's reaction to each."""
 
-import signal
+import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from remoteclaw.channels.signs import MAX_REFUSALS
+from remoteclaw.channels.budget import Budget
+from remoteclaw.channels.signs import MAX_REFUSALS, StateSigns
+from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies.reply import operation_payload
+from remoteclaw.fleet.replies.signs import Sign
 from remoteclaw.protocols import Operation
 from tests.support.bridges import acp_script, script
 from tests.support.channel import STATES, TestChannel
 from tests.support.conversations import AGENT, go
+from tests.support.leases import accept, acquire
+from tests.support.platform import Platform, PlatformAdapter
 from tests.support.requests import BODY, open_request
-from tests.support.stack import REPLIES, Stack, kill
+from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
 
 GROUPS: dict[str, Any] = {"team": {"threads": "off"}}
@@ -240,26 +245,54 @@ async def test_the_next_process_corrects_the_signs_of_one_that_was_killed(
     assert worker.poll() is None
 
 
-@pytest.mark.thorough
-async def test_a_frozen_process_leaves_no_sign_behind(stack: Stack, channel: TestChannel) -> None:
-    await stack.start_worker()
-    channel.platform.tell(stops="react before")
-    frozen = channel.start(claim_ms=1000)
-    message = say(channel, "wait")
-    await eventually(lambda: channel.platform.did("held"))
-    kill(frozen.pid, signal.SIGSTOP)
-    channel.platform.tell()
-    channel.start()
-    await shows(channel, "works", message)
-    go(stack)
-    await shows(channel, "done", message)
+class SlowAdapter(PlatformAdapter):
+    """An adapter whose reactions arrive late."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.is_called, self.arrives = False, asyncio.Event()
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        self.is_called = True
+        await self.arrives.wait()
+        return await super().operate(operation)
+
+
+async def test_a_reaction_that_arrives_after_the_claim_was_lost_is_corrected(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.channels.signs.IDLE_S", 0.05)
+    fleet, platform = stack.fleet, Platform(directory / "platform")
+    message = platform.say("team", "alice", "hello")
+    accepted = await accept(fleet)
+    slow = SlowAdapter(directory / "platform")
+    frozen = fleet.replies.reader("test", "default", claim_ms=100)
+    assert await frozen.claim()
+    signs = StateSigns(fleet.signs, frozen, slow, Budget("test/default"), STATES)
+    await signs.add(Sign("team", None, message, accepted.session.sid, accepted.entry_id))
+    late = asyncio.create_task(signs.run())
+    await eventually(lambda: slow.is_called)
+
+    reader = fleet.replies.reader("test", "default")
+    await eventually(reader.claim)
+    adapter = PlatformAdapter(directory / "platform")
+    after = StateSigns(fleet.signs, reader, adapter, Budget("test/default"), STATES)
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[{"type": "text", "text": "Yes."}])
+    shown = asyncio.create_task(after.run())
+    emoji = [STATES["done"]]
+    await eventually(lambda: [each["emoji"] for each in platform.did("react")] == emoji)
     await are_over(stack)
 
-    kill(frozen.pid, signal.SIGCONT)
+    slow.arrives.set()
 
-    await eventually(lambda: history(channel, message)[2:] == [STATES["received"]])
-    await shows(channel, "done", message)
-    await are_over(stack)
+    with pytest.raises(LeaseLost):
+        await late
+    emoji += [STATES["received"], STATES["done"]]
+    await eventually(lambda: [each["emoji"] for each in platform.did("react")] == emoji)
+    shown.cancel()
+    await asyncio.wait((shown,))
 
 
 async def test_an_agents_own_reaction_takes_the_place_of_the_sign(

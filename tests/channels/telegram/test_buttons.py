@@ -183,7 +183,7 @@ async def test_a_button_press_counts_once_even_if_the_process_is_killed(
     bot.release()
     channel.start()
     await eventually(lambda: "touch x no" in "".join(bot.texts(ANN)))
-    await eventually(lambda: not bot.pending())
+    await eventually(lambda: len(bot.told(press)) == 2)
 
     first, again = bot.told(press)
     assert first == again
