@@ -66,12 +66,16 @@ async def test_the_access_of_a_group_ends_with_the_removal_of_the_account(
         await stack.fleet.pairings.add("test", "default", group, name="a group", by="test:alice")
     await stack.fleet.pairings.add("test", "other", "g2", name="a group", by="test:alice")
     channel.start()
+    channel.platform.tell(stops="fetch after")  # a slow file, which the others overtake
+    channel.platform.say("g3", "bo", "look", files={"a.txt": "a"})
+    await eventually(lambda: channel.platform.did("held"))
     removal = {"invitation": "removed", "id": "removal"}
     invite(channel, "g2", "bo", **removal)
     invite(channel, "g3", "bo", **removal)
     channel.platform.say("g2", "bo", "hello")
     channel.platform.say("g3", "alice", "/pair")
     await eventually(lambda: channel.texts("g3"))
+    channel.platform.tell()
     invite(channel, "g3", "bo", **removal)  # once more
     await handled(stack, channel)
 
