@@ -5,6 +5,7 @@ told that they have arrived, and it knows, or can be asked, whether it has a mes
 lost, and nothing is there twice.
 """
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from functools import partial
@@ -44,7 +45,7 @@ async def press(lab: Lab) -> None:
     accepted = await lab.stack.append("x", **about)
     request = await put_request(lab.stack, accepted, tool="Bash", what="touch x")
     card = Card(request.id, (("once", "Allow once"),))
-    await lab.stack.put_reply(*lab.account, "May I?", chat=chat, call="c", card=card)
+    await lab.stack.put_reply(*lab.account, "May I?", chat=chat, call=request.id, card=card)
 
     async def is_answered() -> bool:
         found = await lab.stack.fleet.requests.find(request.id)
@@ -138,11 +139,12 @@ async def test_a_process_killed_at_any_step_loses_and_repeats_nothing(
         await check(lab, scenario, again=(f"{AGAIN}one",) if is_unsent else ("one",))
 
 
-@pytest.mark.thorough("history")
+@pytest.mark.thorough("history", "whole")
+@pytest.mark.parametrize("claim_ms", [CLAIM_MS, 0], ids=["short", "whole"])
 @pytest.mark.parametrize("lab", ["history", "plaza"], indirect=True)
-async def test_a_process_frozen_past_its_claim_does_nothing_more(lab: Lab) -> None:
+async def test_a_process_frozen_past_its_claim_does_nothing_more(lab: Lab, claim_ms: int) -> None:
     """Another process takes over. When the frozen one wakes, it does nothing more."""
-    await lab.begin(claim_ms=CLAIM_MS)
+    await lab.begin(claim_ms)
     failpoint = lab.proxy.arm("inbox_store", "before")
     playing = lab.play(write)
     await failpoint.wait()
@@ -159,3 +161,33 @@ async def test_a_process_frozen_past_its_claim_does_nothing_more(lab: Lab) -> No
     frozen.kill()
 
     await check(lab, write)
+
+
+@pytest.mark.thorough("history")
+@pytest.mark.parametrize("lab", ["history", "plaza"], indirect=True)
+async def test_nothing_is_acknowledged_while_redis_is_away(lab: Lab) -> None:
+    """What people write is answered once Redis is back; a press fails where they see it."""
+    await lab.begin()
+    platform, chat = lab.channel.platform, "alice"
+    await lab.stack.put_reply(
+        *lab.account, "May I?", chat=chat, card=Card(lab.word[:8]), call=lab.word
+    )
+    await eventually(lab.is_settled)
+    (shown,) = [each for each in platform.delivered if each.get("key") == f"{lab.word}:0"]
+    lab.stack.redis.kill()
+    count = len(platform.events)
+    lab.say("one")
+    lab.say("two", files={"plan.txt": "1, 2"})
+    if lab.channel.form == "plaza":
+        pressed = platform.press(chat, shown["id"], "once", by="alice")
+        await eventually(lambda: platform.is_failed(pressed))
+    else:
+        await eventually(lambda: "pushed" in [each["event"] for each in platform.events[count:]])
+    lab.kill()
+    told = {each["event"] for each in platform.events[count:]}
+    await asyncio.to_thread(lab.stack.redis.start)
+    lab.start()
+    await eventually(lab.is_read)
+
+    assert not {"acknowledged", "confirmed"} & told
+    assert await lab.accepted() == [("one", []), ("two", ["plan.txt"])]

@@ -15,8 +15,8 @@ from typing import Any
 from remoteclaw.clock import boottime
 from remoteclaw.errors import PlatformBusy
 from remoteclaw.profiles import Channel
-from remoteclaw.protocols import ChannelProfile, Part, PollResult, Reply, Sent
-from tests.support.channel import POLL_S, Account, PlatformAccount, incoming
+from remoteclaw.protocols import ChannelProfile, Part, PollResult, Rate, Reply, Sent
+from tests.support.channel import POLL_S, STATES, Account, PlatformAccount, incoming
 from tests.support.platform import Behaviour, history_of, kind_of, source_of, sources_of
 
 #: When an envelope is repeated that is not acknowledged, in seconds.
@@ -105,6 +105,7 @@ class HistoryAccount(Account):
             if new:
                 await self._stop("poll after")
                 self._pushed_at |= {number: boottime() for number, _ in new}
+                self._journal.add("pushed", count=len(new))
                 moved = {source_of(event): str(number) for number, event in new}
                 acknowledge = partial(self._acknowledge, [str(number) for number, _ in new])
                 reports = tuple(incoming(event) for _, event in new)
@@ -148,7 +149,12 @@ def _followed(found: Sequence[Numbered], cursors: Mapping[str, str]) -> dict[str
 
 CHANNEL = Channel(
     profile=ChannelProfile(
-        code_file_lines=60, reads_history=True, cursors_grow=True, opens_threads=True
+        code_file_lines=60,
+        reads_history=True,
+        cursors_grow=True,
+        opens_threads=True,
+        rates=(Rate(frozenset(("edit",)), EDITS_A_MINUTE, per_s=60, scope="account"),),
+        state_emoji=STATES,
     ),
     settings="tests.support.channel:PlatformConfig",
     adapter=f"{__name__}:HistoryAccount",

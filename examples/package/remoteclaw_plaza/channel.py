@@ -9,12 +9,12 @@ import base64
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.config.model import AccountConfig, ChannelConfig
+from remoteclaw.config.model import ChannelConfig, Secret, SecretsConfig
 from remoteclaw.config.rights import BY_PEOPLE, SECRET
 from remoteclaw.messages import code_files, without_mentions
 from remoteclaw.profiles import Channel
@@ -30,6 +30,7 @@ from remoteclaw.protocols import (
     Part,
     Place,
     PollResult,
+    Rate,
     Reply,
     Sent,
 )
@@ -44,9 +45,17 @@ PROFILE = ChannelProfile(
     formatting=("The user reads Markdown.",),
     attachment_mb=1,
     live_every_s=0.5,
+    rates=(Rate(frozenset(("send", "edit")), 50, per_s=1, scope="account"),),
     opens_threads=True,
     reads_history=True,
     cursors_grow=True,
+    state_emoji={
+        "received": "👀",
+        "works": "⏳",
+        "needs_you": "✋",
+        "done": "✅",
+        "failed": "❌",
+    },
 )
 #: How long a poll waits for events, in seconds.
 POLL_S = 30.0
@@ -57,13 +66,32 @@ AGAIN = "(perhaps a second time)\n"
 MENTION = re.compile(r"<@(?P<who>\w+)>")
 
 
-class PlazaAccount(AccountConfig):
-    """An account of Plaza."""
+class PlazaAccount(SecretsConfig):
+    """An account of Plaza: a bot, which has a token to write and one for the feed of events."""
 
-    url: Annotated[str, BY_PEOPLE] = ""
-    """The address of the server, such as `wss://plaza.example`."""
-    token: Annotated[str, SECRET] = ""
-    feed_token: Annotated[str, SECRET] = ""
+    secrets: ClassVar[Mapping[str, Secret]] = {
+        "token": Secret(form=r"pb-\w+", kind="a bot's token, which begins with pb-"),
+        "feed_token": Secret(
+            form=r"pf-\w+",
+            kind="a feed token, which begins with pf-",
+            how="The bot's page has its feed token, too, under Feed.",
+        ),
+    }
+
+    url: Annotated[str, BY_PEOPLE] = "wss://plaza.example"
+    """The address of the server."""
+    token: Annotated[str | None, SECRET] = None
+    """The bot's token. Prefer `token_env` or `token_file`, which keep it out of this file."""
+    token_env: Annotated[str | None, BY_PEOPLE] = None
+    """The environment variable that contains the token."""
+    token_file: Annotated[str | None, BY_PEOPLE] = None
+    """The file that contains the token."""
+    feed_token: Annotated[str | None, SECRET] = None
+    """The feed token."""
+    feed_token_env: Annotated[str | None, BY_PEOPLE] = None
+    """The environment variable that contains the feed token."""
+    feed_token_file: Annotated[str | None, BY_PEOPLE] = None
+    """The file that contains the feed token."""
 
 
 class PlazaConfig(PlazaAccount, ChannelConfig):
@@ -87,6 +115,8 @@ class Plaza:
         """The connection to which Plaza pushes events."""
         self._is_behind = False
         """Whether the histories have events that Plaza won't push."""
+        self._returned: Mapping[str, str] = {}
+        """The cursors of the last result."""
 
     async def use_state(self, state: AdapterState) -> None:
         """Keep the session there, so that the account's next process can resume it."""
@@ -113,7 +143,7 @@ class Plaza:
                 await self._connection.close()
                 self._connection = None
             if self._connection is None:
-                token = self._settings.token
+                token = self._settings.read_secret("token")
                 self._connection = await Connection.open(self._settings.url, token)
             return self._connection
 
@@ -125,6 +155,8 @@ class Plaza:
 
     async def poll(self, cursors: Mapping[str, str]) -> PollResult:
         """Wait for events. The cursor of a room or thread is the number of its newest event."""
+        if self._connection and not self._is_stored(cursors):
+            await self._connection.close()  # the session repeats what could not be stored
         connection = await self._connected()
         if connection is not self._pushing and await self._follow(connection) and not cursors:
             return await self._first_start(connection)
@@ -132,13 +164,21 @@ class Plaza:
             return missed
         self._is_behind = False
         events = await connection.events(POLL_S)
+        if not events:
+            return PollResult()
         return self._result(events, {source_of(event): event["number"] for event in events})
+
+    def _is_stored(self, cursors: Mapping[str, str]) -> bool:
+        """Whether the last result was stored; another process may have had the account then."""
+        returned = self._returned.items()
+        return all(int(number) <= int(cursors.get(source, 0)) for source, number in returned)
 
     async def _follow(self, connection: Connection) -> bool:
         """Resume the session, or begin one. Return whether it is the account's first one."""
         stored = await self._state.read("session")
         last = json.loads(stored) if stored else {"session": "", "seq": 0}
-        answer = await connection.call("follow", token=self._settings.feed_token, **last)
+        token = self._settings.read_secret("feed_token")
+        answer = await connection.call("follow", token=token, **last)
         connection.session, connection.seq = answer["session"], answer["seq"]
         self._is_behind = not answer["is_resumed"]
         self._pushing = connection
@@ -162,9 +202,10 @@ class Plaza:
                 return self._result(page["events"], {source: page["newest"]})
         return None
 
-    def _result(self, events: Sequence[Event], cursors: Mapping[str, str | None]) -> PollResult:
+    def _result(self, events: Sequence[Event], cursors: Mapping[str, str]) -> PollResult:
         """Return events as reports, which RemoteClaw stores before it acknowledges them."""
         connection, is_behind = self._pushing, self._is_behind
+        self._returned = cursors
 
         async def acknowledge() -> None:
             assert connection is not None, "events come from a connection"
@@ -183,7 +224,7 @@ class Plaza:
         return base64.b64decode((await self._call("fetch", file=file.id))["content"])
 
     async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
-        """Return the messages of a thread before one of them, oldest first."""
+        """Return the messages of a thread before a message."""
         found = await self._messages(place, before=before, limit=limit)
         return [ContextMessage(each["by"], each["text"], each["name"]) for each in found]
 

@@ -142,10 +142,10 @@ class Connection:
 
 def _result(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the result in the answer of a call, or raise its error."""
-    error = answer.get("error")
-    match error and error["code"]:
-        case None:
-            return answer["result"]
+    if "result" in answer:
+        return dict(answer["result"])
+    error = answer["error"]
+    match error["code"]:
         case "busy":
             raise PlatformBusy(error["text"], after_s=error["after_s"])
         case "away":
