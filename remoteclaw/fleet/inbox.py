@@ -5,6 +5,7 @@ cursors after it. So the platform need not keep it, and a slow report holds up n
 """
 
 import functools
+import json
 import logging
 import math
 import uuid
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import keys
@@ -82,7 +84,8 @@ class Inbox:
 
         Raises `RedisRefused` if Redis is too full for reports.
         """
-        contents = [_adapter().dump_json(each, exclude_defaults=True) for each in reports]
+        encoded = [*map(_encoded, reports)]
+        contents = [content for content, _ in encoded]
         last = await self._scripts.run(
             "inbox_store",
             token=reader.token,
@@ -98,7 +101,7 @@ class Inbox:
         first = last - len(reports) + 1
         return [
             StoredReport(str(first + index), report, size=len(content))
-            for index, (report, content) in enumerate(zip(reports, contents, strict=True))
+            for index, (content, report) in enumerate(encoded)
         ]
 
     async def take(self, reader: ReplyReader) -> list[StoredReport]:
@@ -189,6 +192,19 @@ class Inbox:
             account=reader.account,
             deadline=math.inf,
         )
+
+
+def _encoded(report: Incoming) -> tuple[bytes, Incoming]:
+    """Return a report as JSON, and the report that this JSON is.
+
+    UTF-8 has no lone surrogates, which a platform's JSON can have, so they become question marks.
+    """
+    try:
+        return _adapter().dump_json(report, exclude_defaults=True), report
+    except PydanticSerializationError:
+        fields = _adapter().dump_python(report, exclude_defaults=True)
+        content = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        return content, _adapter().validate_json(content)
 
 
 @functools.cache

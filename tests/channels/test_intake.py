@@ -706,6 +706,22 @@ async def test_reports_are_acknowledged_once_they_are_stored(
     assert pushing.acknowledged == [["1", "2"], ["3"]]
 
 
+async def test_half_of_a_character_that_json_can_have_holds_up_nobody(
+    stack: Stack, channel: TestChannel
+) -> None:
+    """A platform passes on what a client of a stranger has sent."""
+    half = "\ud83d"
+    async with Pushing.running(stack) as pushing:
+        group = {"chat": f"g{half}", "is_group": True}
+        pushing.push(message("1", text=f"one {half}", sender_name=half), message(f"2{half}"))
+        pushing.push(message("3", text=half, **group), message("4", text="last"))
+        await eventually(lambda: are_handled(stack, accepted=4, skipped=0))
+
+    assert len(pushing.acknowledged) == 2
+    found = await entries(stack, "alice:alice:_")
+    assert [entry.message.text for entry in found] == ["one ?", "last"]
+
+
 async def test_a_failed_acknowledgement_is_logged_and_costs_nothing(
     stack: Stack, channel: TestChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
