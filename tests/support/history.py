@@ -150,6 +150,7 @@ def _followed(found: Sequence[Numbered], cursors: Mapping[str, str]) -> dict[str
 CHANNEL = Channel(
     profile=ChannelProfile(
         code_file_lines=60,
+        reactions="differences",
         reads_history=True,
         cursors_grow=True,
         opens_threads=True,

@@ -46,6 +46,7 @@ PROFILE = ChannelProfile(
     attachment_mb=1,
     live_every_s=0.5,
     rates=(Rate(frozenset(("send", "edit")), 50, per_s=1, scope="account"),),
+    reactions="differences",
     opens_threads=True,
     reads_history=True,
     cursors_grow=True,

@@ -12,7 +12,7 @@ from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.protocols import MessageState
 
 #: At most this many messages of an account show their state: a process reads all of them twice
-#: a second, in a millisecond or two. The others are answered without a sign.
+#: a second, in four milliseconds. The others are answered without a sign.
 MAX_SIGNS = 500
 
 
