@@ -82,9 +82,10 @@ class Inbox:
     ) -> list[StoredReport]:
         """Store reports, and the cursors of the sources that have moved; None removes a source.
 
+        Return the stored ones; a report with a value of a wrong type is skipped.
         Raises `RedisRefused` if Redis is too full for reports.
         """
-        encoded = [*map(_encoded, reports)]
+        encoded = [*filter(None, map(_encoded, reports))]
         contents = [content for content, _ in encoded]
         last = await self._scripts.run(
             "inbox_store",
@@ -98,7 +99,7 @@ class Inbox:
         )
         if last == "full":
             raise RedisRefused(FULL)
-        first = last - len(reports) + 1
+        first = last - len(encoded) + 1
         return [
             StoredReport(str(first + index), report, size=len(content))
             for index, (content, report) in enumerate(encoded)
@@ -194,17 +195,21 @@ class Inbox:
         )
 
 
-def _encoded(report: Incoming) -> tuple[bytes, Incoming]:
-    """Return a report as JSON, and the report that this JSON is.
+def _encoded(report: Incoming) -> tuple[bytes, Incoming] | None:
+    """Return a report as JSON, and the report that this JSON is; None if an adapter made it wrong.
 
     UTF-8 has no lone surrogates, which a platform's JSON can have, so they become question marks.
     """
     try:
-        return _adapter().dump_json(report, exclude_defaults=True), report
+        return _adapter().dump_json(report, exclude_defaults=True, warnings="error"), report
     except PydanticSerializationError:
-        fields = _adapter().dump_python(report, exclude_defaults=True)
+        fields = _adapter().dump_python(report, exclude_defaults=True, warnings=False)
+    try:
         content = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
         return content, _adapter().validate_json(content)
+    except (TypeError, ValueError) as error:
+        log.error("a report is skipped, because it can't be stored: %s", type(error).__name__)
+        return None
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The inbox of an account: its reports, its cursors, and which reader may write them."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -96,3 +97,15 @@ async def test_late_messages_are_counted_until_their_chat_is_told(fleet: Fleet) 
     assert (later.count, later.first_ms, later.last_ms) == (3, 3, 9)
     await fleet.inbox.late_told(reader, later)
     assert await fleet.inbox.late_messages(reader) == []
+
+
+async def test_a_report_with_a_wrong_value_holds_up_no_other(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An adapter has made it; a value that means the same is corrected."""
+    reader, odd = await claimed(fleet), cast(Any, {"a", "set"})
+    reports = [replace(REPORT, quoted=odd), replace(REPORT, parts=cast(Any, [])), REPORT]
+    stored = await fleet.inbox.store(reader, reports, {})
+
+    assert texts(stored) == texts(await fleet.inbox.take(reader)) == ["hello", "hello"]
+    assert caplog.text.count("a report is skipped, because it can't be stored") == 1
