@@ -141,8 +141,10 @@ def code_files(text: str, max_lines: int) -> tuple[str, tuple[CodeFile, ...]]:
     position = 0
     for block in reader.blocks:
         if block.lines > max_lines:
-            name = _unique(_name_of(text[block.start : block.code]), [file.name for file in files])
-            code = text[block.code : block.closing]
+            opening, code = text[block.start : block.code], text[block.code : block.closing]
+            if indent := len(opening) - len(opening.lstrip(" ")):  # as in an item of a list
+                code = re.sub(rf"^ {{1,{indent}}}", "", code, flags=re.MULTILINE)
+            name = _unique(_name_of(opening), [file.name for file in files])
             files.append(CodeFile(name, code.encode(errors="replace")))
             shown = beginning_of(text[block.start : block.closing], block.lines, name)
             pieces += [text[position : block.start], shown, "\n"]

@@ -135,6 +135,8 @@ def test_a_chat_shows_the_beginning_of_long_code_and_has_the_whole_as_a_file() -
     assert [file.name for file in files] == ["code.py", "app.js", "code-2.py"]
     assert {file.content for file in files} == {code.encode()}
     assert code_files(shown, 60) == (shown, ())
+    item = "1. Here:\n\n" + "".join(f"   {line}\n" for line in blocks[0].split("\n"))
+    assert [file.content.decode() for file in code_files(item, 60)[1]] == [code]
     assert code_files(blocks[0], 200) == (blocks[0], ())
 
 
