@@ -70,6 +70,7 @@ from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 from tests.support.worlds import (
     OWNER,
+    TestWorld,
     WebhookWorld,
     World,
     accepted,
@@ -358,6 +359,8 @@ async def test_bursts_are_received_and_delivered_once_and_in_order(
 
     assert [entry.message.text for entry in entries] == numbers
     assert world.texts() == numbers
+    if isinstance(world, TestWorld):  # of its forms, `plaza` says what it still allows
+        assert not world.was_busy()
 
 
 async def test_a_message_that_arrives_twice_is_accepted_once(stack: Stack, world: World) -> None:

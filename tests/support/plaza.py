@@ -38,6 +38,8 @@ KEY_S = 180.0
 #: The maximum length of a text, in characters.
 MAX_CHARS = 2000
 BOT_TOKEN, FEED_TOKEN = "pb-0123456789abcdef", "pf-0123456789abcdef"
+#: So many posts and edits a room takes within so many seconds; each answer says what is left.
+ROOM_CALLS, ROOM_S = 12, 0.5
 #: The pause between two looks for new events, in seconds.
 PUSH_S = 0.01
 
@@ -66,6 +68,8 @@ class PlazaServer(PlatformCalls):
         self._sessions: dict[str, Session] = {}
         self._keys: dict[str, tuple[float, Sent]] = {}
         """By key, when it was used and the answer."""
+        self._counts: dict[str, tuple[float, int]] = {}
+        """By room, when its posts and edits were counted anew, and their number since."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -99,7 +103,8 @@ class PlazaServer(PlatformCalls):
                 session, result = self._follow(**arguments)
                 tasks.create_task(self._push(socket, session, result["seq"]))
             else:
-                result = await getattr(self, f"call_{call}")(**arguments)
+                left = self._count(**arguments) if call in ("post", "edit") else {}
+                result = (await getattr(self, f"call_{call}")(**arguments) or {}) | left
             await _send(socket, {"answer": number, "result": result or {}})
         except PlatformUnknown:
             await socket.close()
@@ -108,6 +113,18 @@ class PlazaServer(PlatformCalls):
             code = {**codes, NoThread: "no_thread"}.get(type(error), "refused")
             about = {"code": code, "text": str(error), "after_s": getattr(error, "after_s", 0)}
             await _send(socket, {"answer": number, "error": about})
+
+    def _count(self, room: str, **_: Any) -> dict[str, Any]:
+        """Count a post or an edit, and return what is left."""
+        since, count = self._counts.get(room, (0.0, 0))
+        if boottime() > since + ROOM_S:
+            since, count = boottime(), 0
+        after_s = since + ROOM_S - boottime()
+        if count == ROOM_CALLS:
+            self._journal.add("busy", what="room", about=room)
+            raise PlatformBusy("Too many posts.", after_s=after_s)
+        self._counts[room] = since, count + 1
+        return {"left": ROOM_CALLS - count - 1, "after_s": after_s}
 
     # Events.
 

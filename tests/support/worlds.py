@@ -222,8 +222,12 @@ class TestWorld(World):
         self._platform.tell(busy_s={str(OWNER): after_s})
         self._ending = asyncio.create_task(self._end())
 
+    def was_busy(self) -> bool:
+        """Whether the platform has refused a call because of a rate limit."""
+        return bool(self._platform.did("busy"))
+
     async def _end(self) -> None:
-        await eventually(lambda: self._platform.did("busy"))
+        await eventually(self.was_busy)
         self._platform.tell()
 
     def forgets(self) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -20,12 +20,14 @@ from remoteclaw.messages import code_files, without_mentions
 from remoteclaw.profiles import Channel
 from remoteclaw.protocols import (
     AdapterState,
+    Allowance,
     ChannelProfile,
     ContextMessage,
     Identity,
     Incoming,
     IncomingFile,
     Live,
+    Method,
     Operation,
     Part,
     Place,
@@ -118,6 +120,11 @@ class Plaza:
         """Whether the histories have events that Plaza won't push."""
         self._returned: Mapping[str, str] = {}
         """The cursors of the last result."""
+        self._report: Callable[[Allowance], None] = lambda _: None
+
+    def report_to(self, report: Callable[[Allowance], None]) -> None:
+        """Report what each answer allows, so that no call is refused."""
+        self._report = report
 
     async def use_state(self, state: AdapterState) -> None:
         """Keep the session there, so that the account's next process can resume it."""
@@ -150,7 +157,12 @@ class Plaza:
 
     async def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
         connection = await self._connected()
-        return await connection.call(name, **arguments)
+        answer = await connection.call(name, **arguments)
+        if "left" in answer:  # of the room's posts and edits, which Plaza counts together
+            kinds = frozenset[Method](("send", "edit"))
+            left = Allowance(kinds, answer["left"], answer["after_s"], arguments["room"])
+            self._report(left)
+        return answer
 
     # What people do.
 
