@@ -85,6 +85,7 @@ async def test_the_answer_of_a_command_in_a_group_is_shown_to_its_sender_alone(
     assert [each["text"] for each in known] == ["/whoami"], "others can have the agent read it"
 
 
+@pytest.mark.thorough
 async def test_words_and_numbers_answer_a_request_that_reactions_can_answer(
     stack: Stack, channel: TestChannel
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.signs import MAX_REFUSALS, StateSigns
-from remoteclaw.errors import LeaseLost
+from remoteclaw.errors import LeaseLost, PlatformUnknown
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies.reply import operation_payload
 from remoteclaw.fleet.replies.signs import Sign
@@ -173,7 +173,8 @@ async def test_a_stopped_a_withdrawn_and_an_unanswered_message_lose_their_signs(
     assert history(channel, waiting) == [STATES["received"]]
 
 
-async def test_a_message_that_kills_its_workers_ends_as_failed(
+@pytest.mark.thorough
+async def test_a_message_whose_agent_can_not_start_shows_that_it_failed(
     stack: Stack, channel: TestChannel
 ) -> None:
     stack.agent["command"][-1:] = ["/nowhere/agent"]
@@ -245,17 +246,54 @@ async def test_the_next_process_corrects_the_signs_of_one_that_was_killed(
     assert worker.poll() is None
 
 
-class SlowAdapter(PlatformAdapter):
-    """An adapter whose reactions arrive late."""
+class PoorAdapter(PlatformAdapter):
+    """An adapter whose reactions arrive late, or whose answers are lost."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.is_called, self.arrives = False, asyncio.Event()
+        self.is_called, self.arrives, self.loses = False, asyncio.Event(), False
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         self.is_called = True
         await self.arrives.wait()
-        return await super().operate(operation)
+        done = await super().operate(operation)
+        if self.loses:
+            raise PlatformUnknown("The connection was lost.")
+        return done
+
+
+async def test_a_reaction_whose_answer_was_lost_is_not_believed(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.channels.signs.RETRY_S", 0.0)
+    monkeypatch.setattr("remoteclaw.channels.signs.EVERY_S", 0.02)
+    fleet, platform = stack.fleet, Platform(directory / "platform")
+    message = platform.say("team", "alice", "hello")
+    accepted = await accept(fleet)
+    adapter = PoorAdapter(directory / "platform")
+    adapter.arrives.set()
+    reader = fleet.replies.reader("test", "default")
+    assert await reader.claim()
+    signs = StateSigns(fleet.signs, reader, adapter, Budget("test/default"), STATES)
+    await signs.add(Sign("team", None, message, accepted.session.sid, accepted.entry_id))
+    shown = asyncio.create_task(signs.run())
+
+    def now() -> str:
+        (post,) = platform.chat("team")
+        return post.reaction
+
+    await eventually(lambda: now() == STATES["received"])
+
+    adapter.loses = True
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    await eventually(lambda: now() == STATES["works"])
+    await fleet.scripts.run("expire", epoch=lease.epoch, sid=lease.sid, is_deliberate=False)
+    adapter.loses = False
+
+    await eventually(lambda: now() == STATES["received"])
+    shown.cancel()
+    await asyncio.wait((shown,))
 
 
 async def test_a_reaction_that_arrives_after_the_claim_was_lost_is_corrected(
@@ -265,7 +303,7 @@ async def test_a_reaction_that_arrives_after_the_claim_was_lost_is_corrected(
     fleet, platform = stack.fleet, Platform(directory / "platform")
     message = platform.say("team", "alice", "hello")
     accepted = await accept(fleet)
-    slow = SlowAdapter(directory / "platform")
+    slow = PoorAdapter(directory / "platform")
     frozen = fleet.replies.reader("test", "default", claim_ms=100)
     assert await frozen.claim()
     signs = StateSigns(fleet.signs, frozen, slow, Budget("test/default"), STATES)
@@ -320,6 +358,7 @@ async def test_an_agents_own_reaction_takes_the_place_of_the_sign(
     assert history(channel, message)[-1] == "🎉"
 
 
+@pytest.mark.thorough
 async def test_a_sign_that_the_platform_refuses_leaves_no_earlier_one(
     stack: Stack, channel: TestChannel
 ) -> None:
@@ -337,6 +376,7 @@ async def test_a_sign_that_the_platform_refuses_leaves_no_earlier_one(
     assert history(channel, message) == [STATES["received"], ""]
 
 
+@pytest.mark.thorough
 async def test_a_chat_without_reactions_is_left_alone(stack: Stack, channel: TestChannel) -> None:
     channel.platform.tell(lacks=("react",))
     channel.start()
