@@ -82,6 +82,7 @@ def test_a_channel_without_a_token_has_only_its_named_accounts(home: Home) -> No
         ("[channels.chat.accounts.default]\ntoken = 'x'", "accounts.default, which is the account"),
         ("[channels.chat]\ntoken = 'x'\nagent = 'max'", "has the agent 'max': there are 'main'"),
         ("[channels.chat.groups.1]\nagent = 'max'", "has the agent 'max': there are 'main'"),
+        ("[channels.chat.groups.1]\nrequire_mention = 'no'", "is 'no': write true, false or"),
         ("[channels.chat.groups.'guild:1'.senders.'guild:2']", "'guild:2', which is no id there"),
         ("[channels.chat.groups.'server:1']", "'server:1', which is no group there"),
         ("[channels.chat]\ntoken = 7", "[channels.chat] token is not valid"),

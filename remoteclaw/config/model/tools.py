@@ -80,6 +80,13 @@ class GroupConfig(AskingSection):
     """Which threads of the group have a conversation of their own. Without it, the account's
     `threads` decides."""
 
+    @field_validator("require_mention", mode="before")
+    @classmethod
+    def _check_mention(cls, value: object) -> object:
+        if value not in (True, False, "true", "false", "start"):
+            raise ValueError(f'is {value!r}: write true, false or "start"')
+        return value
+
     @field_validator("senders")
     @classmethod
     def _check_senders(cls, value: dict[str, SenderConfig]) -> dict[str, SenderConfig]:
