@@ -300,8 +300,7 @@ async def test_a_part_that_arrives_during_the_first_one_is_not_lost(
     channel.platform.say("alice", "alice", "the first", files={"a.txt": "a"})
     await eventually(lambda: channel.platform.did("held"))
     channel.platform.say("alice", "alice", "the second", continues="\n")
-    polls = len(channel.pollers())
-    await eventually(lambda: len(channel.pollers()) > polls + 1)
+    await until_stored(stack, 2)
     channel.platform.tell()
     await until_told(channel, "alice", "heard the second")
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ from remoteclaw.fleet.replies.reader import DeliveryFailure
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.messages import ChatPlace
 from remoteclaw.protocols import Reply
+from tests.support.bridges import script
+from tests.support.conversations import AGENT, go
 from tests.support.platform import Recipient
 from tests.support.stack import SID, Stack
 from tests.support.telegram import TelegramBot
@@ -147,17 +150,19 @@ async def test_only_answers_are_told_and_not_the_messages_of_tools(stack: Stack)
 
 
 async def test_a_member_hears_that_the_bot_was_removed_from_the_group(
-    stack: Stack, bot: TelegramBot
+    stack: Stack, bot: TelegramBot, directory: Path
 ) -> None:
+    stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
     channel = Channel(stack, bot, settings={"allow": ["8"]})
     await stack.start_worker()
     channel.start()
     try:
         bot.chat(8)
         bot.chat(ANN)
-        bot.say(f"@{bot.username} slow", chat=GROUP, by=8)
-        await eventually(lambda: bot.calls("sendMessage", "sendChatAction"))
+        bot.say(f"@{bot.username} wait", chat=GROUP, by=8)
+        await eventually(lambda: bot.calls("sendChatAction"))
         bot.chat(GROUP, closed="bot was kicked from the supergroup chat")
+        go(stack)
         await eventually(lambda: bot.texts(8))
         bot.say("/status", chat=8)
         await eventually(lambda: len(bot.texts(8)) == 2)
