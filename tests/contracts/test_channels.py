@@ -62,6 +62,7 @@ from remoteclaw.protocols import (
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.bridges import acp_script
+from tests.support.history import EDITS
 from tests.support.manual_turn import ManualTurn, wait_for_live_text_listener
 from tests.support.platform import AGAIN, Platform, PlatformAdapter
 from tests.support.requests import BODY, open_request
@@ -70,6 +71,7 @@ from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 from tests.support.worlds import (
     OWNER,
+    HistoryWorld,
     TestWorld,
     WebhookWorld,
     World,
@@ -326,6 +328,37 @@ async def test_ten_turns_are_shown_while_they_run_and_answered_once(
         answers.append(f"Number {number} is done.")
         await turn.end(answers[-1])
         await eventually(partial(has_texts, world, answers))
+
+
+@pytest.mark.parametrize("world", [HistoryWorld], ids=["history"], indirect=True)
+async def test_ten_chats_that_stream_keep_within_the_edits_that_the_platform_allows(
+    stack: Stack, world: HistoryWorld
+) -> None:
+    """It counts the edits in all chats together, and the answers are edits, too."""
+    people = range(10, 20)
+    turns = [
+        await ManualTurn.begin(
+            stack.fleet, provider=world.provider, chat=world.person(each), by=world.person(each)
+        )
+        for each in people
+    ]
+    await wait_for_live_text_listener(stack.fleet, world.provider)
+    did, numbers = world.channel.platform.did, count()
+
+    async def is_enough() -> bool:
+        number = next(numbers)
+        for turn in turns:
+            await turn.show(f"Word {number}")
+        return len(did("edited")) > EDITS
+
+    await eventually(is_enough)
+    for turn in turns:
+        await turn.end("That is all.")
+
+    # Where no edit is left, the answer is a message of its own, and the preview is removed later.
+    answers = [["That is all."]] * len(people)
+    await eventually(lambda: [world.texts(each) for each in people] == answers)
+    assert not did("busy")
 
 
 async def test_an_edit_takes_the_place_of_a_message_that_waits(stack: Stack, world: World) -> None:

@@ -21,8 +21,8 @@ from tests.support.platform import Behaviour, history_of, kind_of, source_of, so
 
 #: When an envelope is repeated that is not acknowledged, in seconds.
 REPEAT_S = 5.0
-#: The maximum number of edits of the account in a minute.
-EDITS_A_MINUTE = 50
+#: The maximum number of edits of the account, and the time for it, in seconds.
+EDITS, EDITS_S = 20, 2.0
 #: The maximum number of threads that are followed.
 MAX_THREADS = 100
 
@@ -39,7 +39,7 @@ class HistoryAccount(Account):
         """Whether a history may have what no envelope told."""
         self._pushed_at: dict[int, float] = {}
         """When the envelope of an event was last received."""
-        self._edits: deque[float] = deque(maxlen=EDITS_A_MINUTE)
+        self._edits: deque[float] = deque(maxlen=EDITS)
         """When the last edits were made."""
 
     async def poll(self, cursors: Mapping[str, str]) -> PollResult:
@@ -126,10 +126,10 @@ class HistoryAccount(Account):
 
     async def _behaviour(self, what: str, about: str, chat: str = "") -> Behaviour:
         behaviour = await super()._behaviour(what, about, chat)
-        if what == "edit":
-            if len(self._edits) == EDITS_A_MINUTE and self._edits[0] > boottime() - 60:
+        if what in ("edit", "replace"):
+            if len(self._edits) == EDITS and self._edits[0] > boottime() - EDITS_S:
                 self._journal.add("busy", what=what, about=about)
-                after_s = self._edits[0] + 60 - boottime()
+                after_s = self._edits[0] + EDITS_S - boottime()
                 raise PlatformBusy("Too many edits.", after_s=after_s, is_account=True)
             self._edits.append(boottime())
         return behaviour
@@ -154,7 +154,8 @@ CHANNEL = Channel(
         reads_history=True,
         cursors_grow=True,
         opens_threads=True,
-        rates=(Rate(frozenset(("edit",)), EDITS_A_MINUTE, per_s=60, scope="account"),),
+        live_every_s=0.05,
+        rates=(Rate(frozenset(("edit",)), EDITS, per_s=EDITS_S, scope="account"),),
         state_emoji=STATES,
     ),
     settings="tests.support.channel:PlatformConfig",
