@@ -31,10 +31,11 @@ Numbered = tuple[int, Mapping[str, Any]]
 
 
 class HistoryAccount(Account):
-    """The adapter of an account: receives and sends."""
+    """The adapter of an account: receives and sends. People answer requests by reactions."""
 
     def __init__(self, settings: PlatformAccount) -> None:
         super().__init__(settings)
+        self.has_buttons = "reactions"
         self._is_behind = True
         """Whether a history may have what no envelope told."""
         self._pushed_at: dict[int, float] = {}

@@ -30,7 +30,7 @@ from remoteclaw.fleet.turns.inbound import APPEND_S, decode_entry
 from remoteclaw.fleet.web import ChatEvent
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
-from remoteclaw.protocols import ChannelAdapter
+from remoteclaw.protocols import CHOICE_EMOJI, ChannelAdapter
 from remoteclaw.tools.base import Scope
 from tests.support.channel import TestChannel
 from tests.support.doors import Door, Refused, RpcClient, opened
@@ -258,6 +258,11 @@ class HistoryWorld(TestWorld):
         await self.say("said before the first start")
         self._platform.tell()
         yield
+
+    async def allow(self, request: str, *, by: int = OWNER) -> None:
+        shown = [each for each in self._platform.chat(str(OWNER)) if "asks to use" in each.text]
+        choice: dict[str, Any] = {"reaction": CHOICE_EMOJI["once"], "reply_to": shown[-1].id}
+        await self.say("", by=by, chat=str(OWNER), **choice)
 
     async def leave(self) -> None:
         await super().leave()

@@ -50,6 +50,7 @@ PROFILE = ChannelProfile(
     rates=(Rate(frozenset(("send", "edit")), 50, per_s=1, scope="account"),),
     reactions="differences",
     opens_threads=True,
+    private_replies=True,
     reads_history=True,
     cursors_grow=True,
     state_emoji={
@@ -271,6 +272,7 @@ class Plaza:
             "text": "" if part.file_name else (AGAIN if is_again else "") + part.content,
             "key": f"{reply.key}/{part.index}",
             "reply_to": reply.reply_to_id,
+            "only_for": reply.to_person,
             "is_silent": reply.is_silent,
         }
         if part.file_name:
