@@ -13,9 +13,21 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import EVERYONE, SessionKey
 from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import Card
+from tests.support.requests import put_request
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
-from tests.support.worlds import OWNER, World, accepted, session_of, settled
+from tests.support.worlds import (
+    OWNER,
+    HistoryWorld,
+    PlazaWorld,
+    TelegramWorld,
+    TestWorld,
+    World,
+    accepted,
+    session_of,
+    settled,
+)
 
 HOUR_MS = 3_600_000
 PLAN = {"plan.txt": b"the plan"}
@@ -46,9 +58,12 @@ async def test_what_people_do_during_an_outage_is_answered_once(
     """What is too old for an answer is told of once, and silently."""
     monkeypatch.setattr(late, "QUIET_S", 0.1)
     reads_history = profile_of(world.provider).reads_history
-    first = await world.say("first")
-    await accepted(stack, world, 1)
+    first, second, third = [await world.say(text) for text in ("first", "seond", "third")]
+    await accepted(stack, world, 3)
     await world.leave()
+    await world.say("second", edits=second)
+    if world.provider != "telegram":
+        await world.delete(third)
     if reads_history:
         for hours in (30, 26):
             await world.say("long ago", at_ms=now_ms() - hours * HOUR_MS)
@@ -66,7 +81,8 @@ async def test_what_people_do_during_an_outage_is_answered_once(
         await eventually(world.texts)
     await settled(stack, world)
 
-    assert await waiting(stack, world) == ["first", "hello", "last"]
+    left = ["third"] if world.provider == "telegram" else []
+    assert await waiting(stack, world) == ["first", "second", *left, "hello", "last"]
     if world.has_threads:
         await accepted(stack, world, 1, thread=first)
         assert await waiting(stack, world, thread=first) == ["and here?"]
@@ -105,6 +121,39 @@ async def test_a_message_in_a_group_opens_a_thread_in_which_nobody_mentions_the_
 
     await eventually(lambda: {opened, other} <= set(world.threads()))
     assert None not in world.threads()
+
+
+@pytest.mark.parametrize(
+    "world",
+    [HistoryWorld, PlazaWorld, TelegramWorld],
+    ids=lambda kind: kind.provider,
+    indirect=True,
+)
+async def test_an_answer_during_an_outage_counts_once(stack: Stack, world: World) -> None:
+    """A platform that keeps no presses shows an error, so the person presses again."""
+    about: Any = {"provider": world.provider, "channel_id": "7", "from_": "7"}
+    message = await stack.append("x", **about)
+    request = await put_request(stack, message, tool="Bash", what="touch x")
+    card = Card(request.id, (("once", "Allow once"),))
+    shown: Any = {"chat": "7", "card": card, "call": f"request:{request.id}"}
+    await stack.put_reply(world.provider, "default", "main asks to use a tool", **shown)
+    await settled(stack, world)
+    await world.leave()
+    if isinstance(world, PlazaWorld):
+        assert world.press_in_vain(request.id)
+    else:
+        await world.allow(request.id)
+    await world.come_back()
+    if isinstance(world, PlazaWorld):
+        await world.allow(request.id)
+
+    async def is_answered() -> bool:
+        found = await stack.fleet.requests.find(request.id)
+        return bool(found and found.answer)
+
+    await eventually(is_answered)
+    await settled(stack, world)
+    assert "already" not in "".join(world.texts())
 
 
 async def test_a_message_that_is_deleted_while_it_waits_is_not_answered(
@@ -177,3 +226,5 @@ async def test_a_slow_file_and_a_flood_hold_up_nobody_else(stack: Stack, world: 
     world.is_back()
 
     assert seconds < MOST_S
+    if isinstance(world, TestWorld):
+        assert len(world.channel.platform.did("polled")) < 10, "the held file needs no calls"

@@ -202,11 +202,11 @@ class Platform:
         """
         return self._add("said", chat=chat, by=by, text=text, **more)
 
-    def press(self, chat: str, message_id: str, verdict: str, *, by: str) -> str:
+    def press(self, chat: str, message_id: str, verdict: str, *, by: str, **more: Any) -> str:
         """Press the button of a verdict on a card, as a person; return the press's id."""
         (card,) = {each["card"] for each in self.delivered if each["id"] == message_id}
         about = {"chat": chat, "by": by, "card": card, "verdict": verdict}
-        return self._add("pressed", **about)
+        return self._add("pressed", **about, **more)
 
     def is_failed(self, press: str) -> bool:
         """Whether the platform has shown an error, because a press was not confirmed in time."""

@@ -23,6 +23,7 @@ from remoteclaw.channels.process import Channels, create_adapter
 from remoteclaw.channels.web.adapter import WebAdapter
 from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.webhook.signing import signed_headers
+from remoteclaw.clock import now_ms
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet, keys, web
@@ -286,14 +287,23 @@ class PlazaWorld(HistoryWorld):
             yield
 
     async def come_back(self) -> None:
+        count = len(self._platform.did("followed"))
         self._platform.tell(ends_sessions=True)
         await super(HistoryWorld, self).come_back()
+        await eventually(lambda: len(self._platform.did("followed")) > count)
 
     async def allow(self, request: str, *, by: int = OWNER) -> None:
-        shown = [each for each in self._platform.delivered if each.get("card") == request]
-        press = self._platform.press(str(OWNER), shown[-1]["id"], "once", by=str(by))
+        press = self._press(request, by=by)
         await eventually(lambda: press in [each["press"] for each in self._platform.did("told")])
         assert press in [each["press"] for each in self._platform.did("confirmed")]
+
+    def press_in_vain(self, request: str) -> bool:
+        """Press a button while nobody confirms it; return whether the person sees an error."""
+        return self._platform.is_failed(self._press(request, at_ms=now_ms() - 4000))
+
+    def _press(self, request: str, *, by: int = OWNER, **more: Any) -> str:
+        shown = [each for each in self._platform.delivered if each.get("card") == request]
+        return self._platform.press(str(OWNER), shown[-1]["id"], "once", by=str(by), **more)
 
 
 class TelegramWorld(World):
