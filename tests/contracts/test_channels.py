@@ -20,6 +20,7 @@ What each adapter passes:
 
 `test` is polled. The test platform's other forms pass the same: `history`, which looks for a lost
 message, and `plaza`, which pushes, has keys and buttons. `test_arrivals.py` has what people do.
+What the adapter of `history` has from that of `test` is tried thoroughly only.
 """
 
 import asyncio
@@ -310,6 +311,7 @@ NAMES = (
 
 
 @pytest.mark.usefixtures("unlimited")
+@pytest.mark.thorough("history")
 async def test_ten_turns_are_shown_while_they_run_and_answered_once(
     stack: Stack, world: World
 ) -> None:
@@ -380,6 +382,7 @@ async def test_an_edit_takes_the_place_of_a_message_that_waits(stack: Stack, wor
 
 
 @pytest.mark.usefixtures("unlimited")
+@pytest.mark.thorough("history")
 async def test_bursts_are_received_and_delivered_once_and_in_order(
     stack: Stack, world: World
 ) -> None:
@@ -426,6 +429,7 @@ async def test_a_delivery_with_a_lost_response_is_repeated_and_marked_without_ke
     assert world.texts() == ["one", *again, "two"]
 
 
+@pytest.mark.thorough("history")
 async def test_a_rate_limit_is_waited_out(stack: Stack, world: World) -> None:
     began = boottime()
     world.is_busy(1)
@@ -486,6 +490,7 @@ def long_answer() -> tuple[str, list[str]]:
     return text, code
 
 
+@pytest.mark.thorough("history")
 async def test_an_answer_of_30_000_characters_is_delivered_completely(
     stack: Stack, world: World
 ) -> None:
@@ -526,6 +531,7 @@ async def test_an_agent_mentions_nobody(stack: Stack, world: World) -> None:
     assert [text.replace("\u2060", "") for text in world.texts()][1] == f"Hello {asker}."
 
 
+@pytest.mark.thorough("history")
 async def test_no_display_name_can_impersonate_another_person(stack: Stack, world: World) -> None:
     for name in NAMES:
         await world.say("hello", by=8, name=name)
@@ -539,6 +545,7 @@ async def test_no_display_name_can_impersonate_another_person(stack: Stack, worl
         assert sender.get("name", "").isprintable()
 
 
+@pytest.mark.thorough("history")
 async def test_a_stranger_gets_a_pairing_code_once_and_no_session(
     stack: Stack, world: World
 ) -> None:
@@ -578,6 +585,7 @@ async def test_a_request_is_shown_and_answered_only_by_a_permitted_person(
     assert answered.answer.by == f"{world.provider}:{world.person(OWNER)}"
 
 
+@pytest.mark.thorough("history")
 async def test_files_are_received_and_sent_and_an_oversized_file_is_refused(
     stack: Stack, world: World
 ) -> None:
