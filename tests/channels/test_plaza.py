@@ -37,7 +37,7 @@ async def test_a_poll_returns_again_what_could_not_be_stored(
         assert first.acknowledge
         await first.acknowledge()
         platform.say("ada", "ada", "hello")
-        lost, again = await plaza.poll({}), await plaza.poll({})
+        lost, again = await plaza.poll(first.cursors), await plaza.poll(first.cursors)
         await plaza.aclose()
 
     assert [each.text for each in lost.incoming] == ["hello"]

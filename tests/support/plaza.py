@@ -197,12 +197,14 @@ class PlazaServer(PlatformCalls):
 
     async def call_sources(self) -> dict[str, Any]:
         """Return the rooms and threads of the account, each with the number of its last event."""
-        found = sources_of(self._journal.read()).items()
+        events = self._journal.read()
+        found = sources_of(events).items()
         return {
+            "newest": str(len(events)),
             "sources": [
                 {"source": source, "since": str(since), "newest": str(newest)}
                 for source, (since, newest) in found
-            ]
+            ],
         }
 
     async def call_history(self, source: str, after: str, limit: int) -> dict[str, Any]:

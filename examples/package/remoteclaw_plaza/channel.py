@@ -172,7 +172,9 @@ class Plaza:
         if self._connection and not self._is_stored(cursors):
             await self._connection.close()  # the session repeats what could not be stored
         connection = await self._connected()
-        if connection is not self._pushing and await self._follow(connection) and not cursors:
+        if connection is not self._pushing:
+            await self._follow(connection)
+        if not cursors:
             return await self._first_start(connection)
         if self._is_behind and (missed := await self._missed(connection, cursors)):
             return missed
@@ -187,8 +189,8 @@ class Plaza:
         returned = self._returned.items()
         return all(int(number) <= int(cursors.get(source, 0)) for source, number in returned)
 
-    async def _follow(self, connection: Connection) -> bool:
-        """Resume the session, or begin one. Return whether it is the account's first one."""
+    async def _follow(self, connection: Connection) -> None:
+        """Have events pushed: resume the session, or begin one."""
         stored = await self._state.read("session")
         last = json.loads(stored) if stored else {"session": "", "seq": 0}
         token = self._settings.read_secret("feed_token")
@@ -196,13 +198,13 @@ class Plaza:
         connection.session, connection.seq = answer["session"], answer["seq"]
         self._is_behind = not answer["is_resumed"]
         self._pushing = connection
-        return stored is None
 
     async def _first_start(self, connection: Connection) -> PollResult:
         """Begin at the newest events: what was said before is not answered."""
         self._is_behind = False
-        sources = (await connection.call("sources"))["sources"]
-        return self._result([], {each["source"]: each["newest"] for each in sources})
+        found = await connection.call("sources")
+        newest = {each["source"]: each["newest"] for each in found["sources"]}
+        return self._result([], {"": found["newest"], **newest})  # also without any room
 
     async def _missed(
         self, connection: Connection, cursors: Mapping[str, str]
