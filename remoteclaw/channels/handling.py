@@ -13,10 +13,16 @@ from typing import TypeVar
 
 from remoteclaw.channels.arrival import Arrival, Overtaken
 from remoteclaw.channels.late import LateNotices
-from remoteclaw.channels.order import Handling, Result, wait_for_earlier, wait_for_pairings
+from remoteclaw.channels.order import (
+    Handling,
+    Result,
+    place_of,
+    wait_for_earlier,
+    wait_for_pairings,
+)
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.commands import parse
-from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.inbox import StoredReport
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
@@ -86,7 +92,10 @@ class Handlers:
         """Begin to handle a report after the earlier ones. `is_new` is false for one of an earlier
         process."""
         incoming = stored.incoming
-        place = await repeated(self._arrival(incoming).place, self._name)
+        try:
+            place = await repeated(self._arrival(incoming).place, self._name)
+        except Exception:  # noqa: BLE001 - its handling fails as well, and logs why
+            place = place_of(incoming)
         earlier = [*self._unfinished.values()]
         work = self._handle_after(earlier, stored, place, is_new=is_new)
         handling = Handling(incoming, place, self._tasks.create_task(work))
@@ -150,18 +159,24 @@ class Handlers:
     ) -> Result:
         """Handle a report after the `earlier` ones that it must not overtake."""
         incoming = stored.incoming
-        await wait_for_pairings(earlier)
-        overtaken: Sequence[Overtaken] = ()
-        if await self._keeps_place(incoming):
-            overtaken = await wait_for_earlier(incoming, place, earlier)
-        if not is_new:
-            if stored.tries >= MAX_TRIES:
-                log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
-                await self._give_up(incoming, FAILED_OFTEN)
-                return "skipped"
-            inbox = self._context.fleet.inbox
-            await repeated(lambda: inbox.try_again(self._reader, stored), self._name)
-        return await self._handle(incoming, overtaken)
+        try:
+            await wait_for_pairings(earlier)
+            overtaken: Sequence[Overtaken] = ()
+            if await self._keeps_place(incoming):
+                overtaken = await wait_for_earlier(incoming, place, earlier)
+            if not is_new:
+                if stored.tries >= MAX_TRIES:
+                    log.error("a message on %s is given up after %d tries", self._name, MAX_TRIES)
+                    await self._give_up(incoming, FAILED_OFTEN)
+                    return "skipped"
+                inbox = self._context.fleet.inbox
+                await repeated(lambda: inbox.try_again(self._reader, stored), self._name)
+            return await self._handle(incoming, overtaken)
+        except LeaseLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - one message must not hold up the others
+            log.error("a message on %s is skipped: %s", self._name, frames_of(error))
+            return "skipped"
 
     async def _keeps_place(self, incoming: Incoming) -> bool:
         """Whether a report waits for the earlier ones. While Redis is away, the answer is yes."""
@@ -176,14 +191,10 @@ class Handlers:
             if not incoming.is_for_us:
                 return "skipped"
         arrival = self._arrival(incoming, overtaken)
-        try:
-            if self._late.is_late(incoming):
-                is_admitted = await repeated(arrival.record_late, self._name)
-                return "late" if is_admitted else "skipped"
-            await repeated(arrival.handle, self._name)
-        except Exception as error:  # noqa: BLE001 - one message must not hold up the others
-            log.error("a message on %s is skipped: %s", self._name, frames_of(error))
-            return "skipped"
+        if self._late.is_late(incoming):
+            is_admitted = await repeated(arrival.record_late, self._name)
+            return "late" if is_admitted else "skipped"
+        await repeated(arrival.handle, self._name)
         return "skipped" if incoming.problem else "accepted"
 
 

@@ -722,6 +722,20 @@ async def test_half_of_a_character_that_json_can_have_holds_up_nobody(
     assert [entry.message.text for entry in found] == ["one ?", "last"]
 
 
+async def test_a_report_with_ids_that_nobody_can_have_holds_up_no_other(
+    stack: Stack, channel: TestChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = ("", "\0", "x" * 5000, "a\nb")
+    async with Pushing.running(stack) as pushing:
+        for number, id_ in enumerate(ids):
+            pushing.push(message(f"{number}", chat=id_, sender=id_ or "x", text="odd"))
+            pushing.push(message(id_, thread=id_, text="odd", within=(id_,), reply_to=id_))
+        pushing.push(message("last", text="hello"))
+        await eventually(lambda: are_handled(stack, accepted=1, skipped=2 * len(ids)))
+
+    assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["hello"]
+
+
 async def test_a_failed_acknowledgement_is_logged_and_costs_nothing(
     stack: Stack, channel: TestChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
