@@ -96,7 +96,7 @@ class Dispatcher:
         if isinstance(principal, Operator):
             return [tool for tool in self._tools.values() if may_call(principal, tool)]
         assert caller is not None, "an agent has a session"
-        config = await self._fleet.chats.config_of(self._config(), caller.session)
+        config = await self._config_for(caller)
         shown = self._shown(caller, config)
         return [tool for name, tool in self._tools.items() if name in shown]
 
@@ -122,11 +122,9 @@ class Dispatcher:
             raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
         with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
-            config = self._config()
-            if caller:
-                config = await self._fleet.chats.config_of(config, caller.session)
-            self._authorize(principal, caller, method, config)
+            await self._authorize(principal, caller, method)
             checked_params = checked(method, params, caller)
+            config = await self._config_for(caller)
             agent_scope = AgentScope.of(principal, self._fleet, config)
             if agent_scope:
                 await agent_scope.check(method, checked_params, session_key)
@@ -165,9 +163,12 @@ class Dispatcher:
             return None
         return caller
 
-    def _authorize(
-        self, principal: Principal, caller: Caller | None, method: Method, config: Config
-    ) -> None:
+    async def _config_for(self, caller: Caller | None) -> Config:
+        """Return the configuration, which knows what contains the chat of an agent's session."""
+        config = self._config()
+        return await self._fleet.chats.config_of(config, caller.session) if caller else config
+
+    async def _authorize(self, principal: Principal, caller: Caller | None, method: Method) -> None:
         """Raise `CallRefused` unless the principal may call the method now."""
         if isinstance(principal, Operator):
             if not principal.has(method.scope):
@@ -183,6 +184,7 @@ class Dispatcher:
             raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
+        config = await self._config_for(caller)
         check_allowed(config, caller, method)
         check_branch(config, caller, method)
 
