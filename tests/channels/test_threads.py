@@ -95,8 +95,8 @@ async def test_in_a_followed_thread_only_known_commands_count_without_a_mention(
     for text in ("!whoami", "/whoami", "/stop"):
         channel.platform.say("g1", "bo", text, thread="t", is_for_us=False)
         channel.platform.say("g1", "bo", text, thread="another", is_for_us=False)
+        await handled(stack, channel)  # a /stop withdraws what is not handled yet
     await eventually(lambda: len(posted(channel)) >= 2)
-    await handled(stack, channel)
 
     assert {thread for thread, _ in posted(channel)} == {"t"}
     assert all("`bo`" in text for _, text in posted(channel)[:2])
