@@ -14,6 +14,7 @@ from remoteclaw.channels.handling import Handlers, pause, repeated
 from remoteclaw.channels.order import place_of
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import AccountRefused, LeaseLost, PlatformBusy, RemoteClawError, first_of
+from remoteclaw.fleet.inbox import readable
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import MAX_ATTACHMENTS, MAX_TEXT_BYTES
@@ -22,6 +23,7 @@ from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
 
 #: Time limit for the call that acknowledges reports to the platform, in seconds.
 ACKNOWLEDGE_S = 10.0
+CANT_BE_POLLED = "No messages arrive: its adapter failed ({error}); its log says where."
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,10 @@ class Intake:
         self._reader = reader
         self._adapter = adapter
         self._name = f"{reader.provider}/{reader.account}"
+        self._unacknowledged = 0
+        """The number of acknowledgements that have failed since the last one that did not."""
+        self.problem = ""
+        """Why no messages arrive, as a sentence; empty while they do."""
 
     async def run(self) -> None:
         """Handle messages until cancelled. Raises `AccountRefused`, in an exception group."""
@@ -55,10 +61,13 @@ class Intake:
             await handlers.begin(stored, is_new=False)
         while True:
             await handlers.have_room()
+            if self._unacknowledged:  # a platform may repeat at once what it was not told about
+                await pause(self._unacknowledged - 1)
             batch = await self._poll(cursors)
             await self._reader.ensure_claim()  # the process may have been frozen during the poll
             moves = _moves(batch.cursors, cursors, grows=grows)
-            reports = [*filter(self._is_to_handle, _acts(with_edits(batch.incoming)))]
+            found = [*filter(None, map(self._readable, batch.incoming))]
+            reports = [*filter(self._is_to_handle, _acts(with_edits(found)))]
             if moves or reports:
                 store = functools.partial(inbox.store, self._reader, reports, moves)
                 stored_reports = await repeated(store, self._name)
@@ -68,6 +77,14 @@ class Intake:
             if moves or reports:
                 for stored in stored_reports:
                     await handlers.begin(stored)
+
+    def _readable(self, incoming: Incoming) -> Incoming | None:
+        """Return a report as it can be stored; None if the adapter made it wrong."""
+        try:
+            return readable(incoming)
+        except ValueError as error:
+            log.error("a report on %s is skipped: its adapter made it wrong: %s", self._name, error)
+            return None
 
     def _is_to_handle(self, incoming: Incoming) -> bool:
         if incoming.left_out:
@@ -80,14 +97,20 @@ class Intake:
             async with asyncio.timeout(ACKNOWLEDGE_S):
                 await acknowledge()
         except Exception as error:  # noqa: BLE001 - the reports are stored, so nothing is lost
-            log.warning("%s: reports were not acknowledged: %s", self._name, frames_of(error))
+            if not self._unacknowledged:
+                log.warning("%s: reports were not acknowledged: %s", self._name, frames_of(error))
+            self._unacknowledged += 1
+        else:
+            self._unacknowledged = 0
 
     async def _poll(self, cursors: Mapping[str, str]) -> PollResult:
         failures = 0
         while True:
             await self._reader.ensure_claim()
             try:
-                return await self._adapter.poll(cursors)
+                found = await self._adapter.poll(cursors)
+                if not isinstance(found, PollResult):
+                    raise TypeError(f"poll() returned {type(found).__name__}, and no PollResult")
             except PlatformBusy as busy:
                 await asyncio.sleep(busy.after_s)
                 continue
@@ -98,8 +121,14 @@ class Intake:
             except RemoteClawError as error:
                 if not failures:
                     log.warning("%s can't be polled for now: %s", self._name, error)
+                self.problem = str(error)
             except Exception as error:  # noqa: BLE001 - an adapter's bug must not end the account
-                log.error("%s can't be polled for now: %s", self._name, frames_of(error))
+                if not failures:
+                    log.error("%s can't be polled for now: %s", self._name, frames_of(error))
+                self.problem = CANT_BE_POLLED.format(error=type(error).__name__)
+            else:
+                self.problem = ""
+                return found
             await pause(failures)
             failures += 1
 

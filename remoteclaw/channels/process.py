@@ -184,8 +184,10 @@ class _Account:
                     )
                     tasks.create_task(relaying)
                     context = replace(self._context, signs=signs)
-                    tasks.create_task(Intake(context, reader, adapter).run())
-                    tasks.create_task(self._report_waiting(budget, otherwise=identity.problem))
+                    intake = Intake(context, reader, adapter)
+                    tasks.create_task(intake.run())
+                    reporting = self._report_waiting(budget, intake, otherwise=identity.problem)
+                    tasks.create_task(reporting)
             finally:
                 await adapter.aclose()
         except* RemoteClawError as errors:
@@ -218,12 +220,12 @@ class _Account:
         channel = self._context.config().channel(self._provider)
         return shown_of_tools(channel, session) if channel.shows_work else None
 
-    async def _report_waiting(self, budget: Budget, *, otherwise: str) -> None:
-        """Report why replies wait, or the problem `otherwise` while they do not."""
+    async def _report_waiting(self, budget: Budget, intake: Intake, *, otherwise: str) -> None:
+        """Report why replies wait or no messages arrive, else the problem `otherwise`."""
         reported = otherwise
         while True:
             await asyncio.sleep(CHECK_S)
-            if (problem := budget.problem or otherwise) != reported:
+            if (problem := budget.problem or intake.problem or otherwise) != reported:
                 await self._report(problem=problem)
                 reported = problem
 

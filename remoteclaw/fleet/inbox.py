@@ -80,13 +80,11 @@ class Inbox:
     async def store(
         self, reader: ReplyReader, reports: Sequence[Incoming], moves: Mapping[str, str | None]
     ) -> list[StoredReport]:
-        """Store reports, and the cursors of the sources that have moved; None removes a source.
+        """Store `readable()` reports, and the cursors that have moved; None removes a source.
 
-        Return the stored ones; a report with a value of a wrong type is skipped.
         Raises `RedisRefused` if Redis is too full for reports.
         """
-        encoded = [*filter(None, map(_encoded, reports))]
-        contents = [content for content, _ in encoded]
+        contents = [_adapter().dump_json(each, exclude_defaults=True) for each in reports]
         last = await self._scripts.run(
             "inbox_store",
             token=reader.token,
@@ -99,10 +97,10 @@ class Inbox:
         )
         if last == "full":
             raise RedisRefused(FULL)
-        first = last - len(encoded) + 1
+        first = last - len(reports) + 1
         return [
             StoredReport(str(first + index), report, size=len(content))
-            for index, (content, report) in enumerate(encoded)
+            for index, (report, content) in enumerate(zip(reports, contents, strict=True))
         ]
 
     async def take(self, reader: ReplyReader) -> list[StoredReport]:
@@ -195,21 +193,24 @@ class Inbox:
         )
 
 
-def _encoded(report: Incoming) -> tuple[bytes, Incoming] | None:
-    """Return a report as JSON, and the report that this JSON is; None if an adapter made it wrong.
+def readable(report: Incoming) -> Incoming:
+    """Return a report as it will be read from the inbox.
 
     UTF-8 has no lone surrogates, which a platform's JSON can have, so they become question marks.
+    Raises `ValueError` if the adapter has given a field a value of a wrong type.
     """
     try:
-        return _adapter().dump_json(report, exclude_defaults=True, warnings="error"), report
+        content = _adapter().dump_json(report, exclude_defaults=True, warnings=False)
     except PydanticSerializationError:
         fields = _adapter().dump_python(report, exclude_defaults=True, warnings=False)
+        try:
+            content = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        except TypeError as error:
+            raise ValueError(str(error)) from None
     try:
-        content = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-        return content, _adapter().validate_json(content)
-    except (TypeError, ValueError) as error:
-        log.error("a report is skipped, because it can't be stored: %s", type(error).__name__)
-        return None
+        return _adapter().validate_json(content)
+    except ValidationError as error:
+        raise ValueError(error.errors(include_url=False, include_input=False)) from None
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.channels import arrival, intake, late, order
+from remoteclaw.channels import arrival, handling, intake, late, order
 from remoteclaw.channels.handling import FAILED_OFTEN, MAX_OF_SENDER, TOO_SLOW
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
@@ -734,6 +734,41 @@ async def test_a_report_with_ids_that_nobody_can_have_holds_up_no_other(
         await eventually(lambda: are_handled(stack, accepted=1, skipped=2 * len(ids)))
 
     assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["hello"]
+
+
+async def test_a_report_that_its_adapter_made_wrong_is_skipped_with_its_field(
+    stack: Stack, channel: TestChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd: Any = None
+    async with Pushing.running(stack) as pushing:
+        pushing.push(message("1", text=odd), message("2", text="two", sender=cast(Any, 7)))
+        pushing.push(message("3", text="three"))
+        await eventually(lambda: are_handled(stack, accepted=1, skipped=0))
+
+    assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["three"]
+    assert caplog.text.count("a report on test/default is skipped: its adapter made it wrong") == 2
+    assert "('sender',)" in caplog.text
+
+
+async def test_an_account_says_that_no_messages_arrive(
+    stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handling, "PAUSES_S", (0.05,))
+    channel.platform.tell(breaks=True)
+    channel.start()
+
+    async def problem(expected: str) -> bool:
+        return (await stack.fleet.accounts.view("test", "default")).problem == expected
+
+    channel.platform.tell()
+    await eventually(channel.pollers)
+    channel.platform.say("alice", "alice", "/whoami")
+    await wait_for_reply(channel, "alice", "an owner")
+    channel.platform.tell(breaks=True)
+    channel.platform.say("alice", "alice", "hello")
+    await eventually(lambda: problem("The platform is away."))
+    channel.platform.tell()
+    await eventually(lambda: problem(""))
 
 
 async def test_a_failed_acknowledgement_is_logged_and_costs_nothing(

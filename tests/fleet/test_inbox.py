@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.errors import LeaseLost, RedisRefused
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbox import LateMessages, StoredReport
+from remoteclaw.fleet.inbox import LateMessages, StoredReport, readable
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.protocols import Incoming, Place
 from tests.support.stack import Stack
@@ -99,13 +99,10 @@ async def test_late_messages_are_counted_until_their_chat_is_told(fleet: Fleet) 
     assert await fleet.inbox.late_messages(reader) == []
 
 
-async def test_a_report_with_a_wrong_value_holds_up_no_other(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An adapter has made it; a value that means the same is corrected."""
-    reader, odd = await claimed(fleet), cast(Any, {"a", "set"})
-    reports = [replace(REPORT, quoted=odd), replace(REPORT, parts=cast(Any, [])), REPORT]
-    stored = await fleet.inbox.store(reader, reports, {})
-
-    assert texts(stored) == texts(await fleet.inbox.take(reader)) == ["hello", "hello"]
-    assert caplog.text.count("a report is skipped, because it can't be stored") == 1
+def test_a_report_is_readable_unless_a_field_has_a_wrong_type() -> None:
+    odd = cast(Any, {"a", "set"})
+    assert readable(replace(REPORT, parts=cast(Any, []))) == REPORT
+    assert readable(replace(REPORT, text="half \ud83d")).text == "half ?"
+    for wrong in ({"quoted": odd}, {"text": None}, {"sender": 7}, {"files": None}):
+        with pytest.raises(ValueError, match=r"set|loc"):
+            readable(replace(REPORT, **cast(Any, wrong)))
