@@ -12,6 +12,7 @@ from remoteclaw.channels.membership import Membership
 from remoteclaw.channels.report import Report
 from remoteclaw.channels.responses import Response
 from remoteclaw.channels.transcribe import is_recording
+from remoteclaw.commands.answers import NUMBERS
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.pairings import PairingRequest
 from remoteclaw.fleet.replies.signs import Sign
@@ -92,7 +93,8 @@ class Arrival(Report):
         """
         arrival, access = await self._under_first_id()
         verdict, incoming = await arrival._verdict(access), arrival.incoming
-        may_count = incoming.replaces is not None or access.may_follow(incoming)
+        may_change = incoming.replaces is not None or incoming.deletes is not None
+        may_count = may_change or access.may_follow(incoming)
         return verdict is Verdict.ADMITTED or (verdict is Verdict.NOT_FOR_US and may_count)
 
     async def record_late(self) -> bool:
@@ -110,11 +112,13 @@ class Arrival(Report):
         return True
 
     async def give_up(self, why: str) -> None:
-        """Mark the message as handled, unless it is, and tell its sender `why`."""
+        """Mark the message as handled, unless it is, and tell a sender who may write `why`."""
         arrival, access = await self._under_first_id()
+        is_admitted = await arrival._verdict(access) is Verdict.ADMITTED
         session = arrival.session_of(access, arrival.incoming)
         known = arrival.known(arrival.incoming)
-        if any(await self.context.fleet.edits.note_handled(session, known, "-")):
+        is_noted = any(await self.context.fleet.edits.note_handled(session, known, "-"))
+        if is_noted and is_admitted:
             await arrival.reply(why, once=(arrival.name, "failed"))
 
     async def _under_first_id(self) -> tuple["Arrival", Access]:
@@ -144,7 +148,7 @@ class Arrival(Report):
         incoming = self.incoming
         if access.settings is None or incoming.thread is not None:
             return incoming.thread
-        if await access.opens_thread(incoming):
+        if await access.opens_thread(incoming) and not await self._may_answer():
             return incoming.id
         changed = incoming.replaces or incoming.deletes
         if changed is not None and incoming.is_group and access.threads(incoming) == "auto":
@@ -152,6 +156,19 @@ class Arrival(Report):
             if (await self.context.fleet.edits.known(session, [self.name_of(changed)]))[0]:
                 return changed
         return None
+
+    async def _may_answer(self) -> bool:
+        """Whether the message may answer a request that its chat shows outside of threads."""
+        context, incoming = self.context, self.incoming
+        if not incoming.is_for_us:
+            return False
+        place = ChatPlace(context.provider, context.account, incoming.chat)
+        if incoming.reply_to:
+            return await context.fleet.replies.card_at(place, incoming.reply_to) is not None
+        if not NUMBERS.fullmatch(incoming.text.strip()):
+            return False
+        shown, _ = await context.fleet.requests.shown_in(place)
+        return bool(shown)
 
     async def _verdict(self, access: Access) -> Verdict:
         """Return the access decision about the report, whose thread the agent may follow."""
@@ -297,7 +314,7 @@ class Arrival(Report):
             await self.reply(NEW_GROUP)
             return False
         begins_thread = await self.begins_thread(session)
-        is_counted = command is None or command.known in (None, "new")
+        is_counted = command is None or command.known in (None, "new") or bool(self.incoming.files)
         if begins_thread and is_counted and await self.begins_too_many_threads():
             return False
         reactions = await self.record(session, access.config)

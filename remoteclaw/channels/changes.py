@@ -106,6 +106,9 @@ def with_edits(reports: Sequence[Incoming]) -> list[Incoming]:
     """
     found: list[Incoming] = []
     for report in reports:
+        if report.replaces is None:
+            found.append(report)
+            continue
         kept = []
         for each in found:
             if not _can_replace(report, each):

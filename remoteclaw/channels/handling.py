@@ -96,6 +96,7 @@ class Handlers:
             place = await repeated(self._arrival(incoming).place, self._name)
         except Exception:  # noqa: BLE001 - its handling fails as well, and logs why
             place = place_of(incoming)
+        place = self._place_of_changed(incoming) or place
         earlier = [*self._unfinished.values()]
         work = self._handle_after(earlier, stored, place, is_new=is_new)
         handling = Handling(incoming, place, self._tasks.create_task(work))
@@ -104,6 +105,18 @@ class Handlers:
         self._tasks.create_task(self._settle(stored, handling))
         if incoming.moved_to is not None:  # later reports belong to the conversation under its id
             await asyncio.wait((handling.task,))
+
+    def _place_of_changed(self, incoming: Incoming) -> Place | None:
+        """Return the place of a message that is on its way and that the report changes.
+
+        It may open a thread, of which Redis does not know yet.
+        """
+        changed = incoming.replaces or incoming.deletes
+        for each in self._unfinished.values() if changed else ():
+            ids = [part.id for part in each.incoming.parts or (each.incoming,)]
+            if each.incoming.is_message and each.incoming.chat == incoming.chat and changed in ids:
+                return each.place
+        return None
 
     async def _settle(self, stored: StoredReport, handling: Handling) -> None:
         """Remove a report from the inbox once it was handled, withdrawn or refused."""

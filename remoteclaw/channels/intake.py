@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from remoteclaw.channels.changes import with_edits
 from remoteclaw.channels.handling import Handlers, pause, repeated
-from remoteclaw.channels.order import place_of
+from remoteclaw.channels.order import overtakes_as, place_of
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import AccountRefused, LeaseLost, PlatformBusy, RemoteClawError, first_of
 from remoteclaw.fleet.inbox import readable
@@ -69,13 +69,17 @@ class Intake:
             found = [*filter(None, map(self._readable, batch.incoming))]
             reports = [*filter(self._is_to_handle, _acts(with_edits(found)))]
             if moves or reports:
-                store = functools.partial(inbox.store, self._reader, reports, moves)
+                is_urgent = any(overtakes_as(each) in ("choice", "stop") for each in reports)
+                store = functools.partial(
+                    inbox.store, self._reader, reports, moves, is_urgent=is_urgent
+                )
                 stored_reports = await repeated(store, self._name)
                 cursors = _moved(cursors, moves)
             if batch.acknowledge:
                 tasks.create_task(self._acknowledge(batch.acknowledge))
             if moves or reports:
                 for stored in stored_reports:
+                    await handlers.have_room()
                     await handlers.begin(stored)
 
     def _readable(self, incoming: Incoming) -> Incoming | None:

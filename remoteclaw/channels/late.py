@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.clock import local_time, now_ms
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.inbox import LateMessages
 from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.messages import ChatPlace
@@ -19,6 +19,8 @@ from remoteclaw.protocols import Incoming
 
 #: A chat is told once no more late messages have arrived for this long, in seconds.
 QUIET_S = 2.0
+#: The pause after a notice that Redis has not taken, in seconds.
+AGAIN_S = 30.0
 LATE = (
     "I was away, so {count} messages from {first} to {last} were not answered: send again what "
     "still matters."
@@ -79,7 +81,8 @@ class LateNotices:
                 name=f"{place} {late.summary}",
                 is_silent=True,
             )
-        except CallRefused as refusal:  # Redis has no room for it now
+        except (CallRefused, RedisRefused, RedisUnavailable) as refusal:
             log.warning("a notice about late messages waits: %s", refusal)
+            await asyncio.sleep(AGAIN_S)
             return
         await context.fleet.inbox.late_told(self._reader, late)

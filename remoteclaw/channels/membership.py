@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 from remoteclaw.channels.access import Access
 from remoteclaw.channels.report import Report
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import PlatformAway, PlatformBusy, RemoteClawError
 from remoteclaw.messages import ChatPlace
 from remoteclaw.protocols import InvitedAdapter
 
 #: Time limit for answering an invitation, in seconds: to join a large room takes a while.
 ANSWER_S = 60.0
+#: The pause before an invitation is answered again, in seconds.
+AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +45,19 @@ class Membership(Report):
         log.info("%s %s the invitation of %s to %s", name, does, incoming.sender, incoming.chat)
         try:
             async with asyncio.timeout(ANSWER_S):
-                await self.source.answer_invitation(incoming, joins=joins)
+                await self._answered(self.source, joins=joins)
         except (RemoteClawError, TimeoutError) as error:
             log.warning("the invitation to %s is not answered: %s", incoming.chat, error)
+
+    async def _answered(self, source: InvitedAdapter, *, joins: bool) -> None:
+        """Answer the invitation, again while the platform is busy or away: it comes only once."""
+        while True:
+            try:
+                return await source.answer_invitation(self.incoming, joins=joins)
+            except PlatformBusy as busy:
+                await asyncio.sleep(busy.after_s)
+            except PlatformAway:
+                await asyncio.sleep(AGAIN_S)
 
     async def _close(self, access: Access) -> None:
         """End the access that an owner gave the group with `/pair`, unless the report is repeated.

@@ -79,9 +79,9 @@ async def wait_for_earlier(
 
     These are the ones of its conversation, `place`. Return the messages that a `/stop` overtakes.
     """
-    kind = _overtakes_as(incoming)
+    kind = overtakes_as(incoming)
     of_place = [each for each in earlier if each.place == place]
-    waits_for = [each for each in of_place if kind in (None, _overtakes_as(each.incoming))]
+    waits_for = [each for each in of_place if kind in (None, overtakes_as(each.incoming))]
     for handling in waits_for:
         await _wait_for(handling, incoming)
     return [
@@ -94,7 +94,7 @@ async def wait_for_earlier(
 async def wait_for_pairings(earlier: Sequence[Handling]) -> None:
     """Wait for what changes the access of later reports of all chats, such as earlier `/pair`s."""
     for handling in earlier:
-        if _overtakes_as(handling.incoming) == "pair":
+        if overtakes_as(handling.incoming) == "pair":
             await asyncio.wait((handling.task,))
 
 
@@ -117,7 +117,7 @@ def place_of(incoming: Incoming) -> Place:
     return Place(incoming.chat, incoming.thread)
 
 
-def _overtakes_as(
+def overtakes_as(
     incoming: Incoming,
 ) -> Literal["choice", "reaction", "move", "stop", "pair"] | None:
     """Return the kind of a report that overtakes messages; None if it keeps its place."""

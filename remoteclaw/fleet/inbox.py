@@ -78,17 +78,23 @@ class Inbox:
         return {source.decode(): cursor.decode() for source, cursor in stored.items()}
 
     async def store(
-        self, reader: ReplyReader, reports: Sequence[Incoming], moves: Mapping[str, str | None]
+        self,
+        reader: ReplyReader,
+        reports: Sequence[Incoming],
+        moves: Mapping[str, str | None],
+        *,
+        is_urgent: bool = False,
     ) -> list[StoredReport]:
         """Store `readable()` reports, and the cursors that have moved; None removes a source.
 
-        Raises `RedisRefused` if Redis is too full for reports.
+        Raises `RedisRefused` if Redis is too full for reports; for urgent ones there is more room.
         """
         contents = [_adapter().dump_json(each, exclude_defaults=True) for each in reports]
         last = await self._scripts.run(
             "inbox_store",
             token=reader.token,
             batch=uuid.uuid4().hex,
+            is_urgent=is_urgent,
             moves=[*chain.from_iterable((name, moved or "") for name, moved in moves.items())],
             reports=contents,
             provider=reader.provider,

@@ -476,6 +476,7 @@ async def test_an_unresponsive_holder_is_ended_with_its_agent(
         assert keeper.record() is None
 
 
+@pytest.mark.thorough("0")
 @pytest.mark.parametrize("connections", [0, 30])  # 30 exceed the backlog of the holder's socket
 async def test_a_parked_agent_with_an_unresponsive_holder_is_ended_before_the_next(
     home: Home, monkeypatch: pytest.MonkeyPatch, connections: int

@@ -9,9 +9,12 @@ import pytest
 
 from remoteclaw.channels.rate import MAX_PER_MINUTE, MAX_THREADS_PER_HOUR
 from remoteclaw.channels.report import TOO_MANY, TOO_MANY_THREADS
-from tests.support.bridges import script
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.messages import SessionKey
+from tests.support.bridges import acp_script, script
 from tests.support.channel import TestChannel, until_stored
 from tests.support.conversations import AGENT
+from tests.support.requests import BODY, open_request
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -281,3 +284,48 @@ async def test_a_platform_that_returns_no_earlier_messages_costs_three_seconds(
     channel.platform.say("g1", "bo", "@bot hi", thread="t")
 
     await until_waiting(stack, "g1:*:t")
+
+
+async def test_a_change_of_a_message_on_its_way_follows_it_into_its_thread(
+    stack: Stack, channel: TestChannel
+) -> None:
+    """The message opens a thread, of which Redis does not know yet."""
+    channel.configure(**AUTO)
+    channel.start()
+    channel.platform.tell(stops="fetch before")
+    kept = channel.platform.say("g1", "bo", "@bot old", files={"a.txt": "a"})
+    gone = channel.platform.say("g1", "bo", "@bot gone", files={"a.txt": "a"})
+    await eventually(lambda: len(channel.platform.did("held")) == 2)
+    channel.platform.say("g1", "bo", "@bot new", replaces=kept)
+    channel.platform.say("g1", "bo", "", deletes=gone)
+    await until_stored(stack, 4)
+    channel.platform.tell()
+    await until_stored(stack, 0)
+
+    session = SessionKey("main", "test", "default", "g1", "*", kept)
+    lease = await stack.fleet.leases.acquire(session.sid, worker="here", host="here")
+    assert lease is not None
+    texts = [decode_entry(*entry).message.text for entry in await lease.entries()]
+    assert texts == ["@bot new"]
+    assert f"g1:*:{gone}" not in {key for key, texts in (await waiting(stack)).items() if texts}
+
+
+async def test_the_number_of_a_card_outside_of_threads_opens_none(
+    stack: Stack, directory: Path, channel: TestChannel
+) -> None:
+    """A group shows the requests of other chats, and an answer in words counts there."""
+    stack.agent = {"runtime": "acp", "command": list(acp_script(directory, BODY))}
+    about = {"groups": {"team": {}, "ops": {}}, "requests": {"chat": "test:ops"}}
+    channel.configure(**about, threads="auto")
+    await stack.start_worker()
+    channel.start()
+    channel.platform.say("team", "alice", "touch x")
+    await open_request(stack)
+
+    def shown() -> list[str]:
+        posts = channel.platform.chat("ops")
+        return [post.id for post in posts if "answer with the number" in post.text]
+
+    (card, *_) = await eventually(shown)
+    channel.platform.say("ops", "alice", "1", reply_to=card)
+    await eventually(lambda: "Allowed once by alice" in "".join(channel.texts("ops")))

@@ -73,7 +73,7 @@ async def test_a_cli_does_without_asking_only_what_is_recorded(
 
 @pytest.mark.thorough(
     *("edits", "deny", "branch", "sandbox", "agents", "rules-without-hooks", "everything"),
-    *("core-tools", "other-policies"),
+    *("core-tools", "other-policies", "default-agent"),
 )
 @pytest.mark.parametrize("conduct", ["ask", "edits", "deny", "branch"])
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ async def test_codex_asks_for_tools_that_the_users_settings_approve(
     assert asked == ["mcp__deceptive__look"]
 
 
+@pytest.mark.thorough("deny")
 @pytest.mark.parametrize("permissions", ["ask", "deny"])
 async def test_a_variable_with_permissions_gives_opencode_none(
     opened: Open, cli: AgentCli, permissions: str

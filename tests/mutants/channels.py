@@ -330,8 +330,8 @@ MUTANTS = (
     ),
     Mutant(
         "reports that are acknowledged before they are stored",
-        before="reports = [*filter(self._is_to_handle, _acts(with_edits(batch.incoming)))]",
-        after="reports = [*filter(self._is_to_handle, _acts(with_edits(batch.incoming)))]\n"
+        before="reports = [*filter(self._is_to_handle, _acts(with_edits(found)))]",
+        after="reports = [*filter(self._is_to_handle, _acts(with_edits(found)))]\n"
         "if batch.acknowledge: await batch.acknowledge()",
         test="test_reports_are_acknowledged_once_they_are_stored",
     ),
@@ -356,7 +356,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that overtakes an earlier one of its conversation",
-        before="if kind in (None, _overtakes_as(each.incoming))",
+        before="if kind in (None, overtakes_as(each.incoming))",
         after="if False",
         test="test_a_slow_file_delays_only_its_own_conversation",
     ),
@@ -447,8 +447,8 @@ MUTANTS = (
     Mutant(
         "a poll after the claim has expired",
         before="await self._reader.ensure_claim()\n"
-        "try:\n    return await self._adapter.poll(cursors)",
-        after="try:\n    return await self._adapter.poll(cursors)",
+        "try:\n    found = await self._adapter.poll(cursors)",
+        after="try:\n    found = await self._adapter.poll(cursors)",
         test="test_an_adapter_without_its_claim_polls_no_messages",
     ),
     Mutant(

@@ -36,7 +36,7 @@ from remoteclaw.protocols import (
     Reply,
     Sent,
 )
-from remoteclaw_plaza.connection import Connection, NoThread
+from remoteclaw_plaza.connection import PAGE, Connection, NoThread
 from remoteclaw_plaza.reports import Event, report_of, source_of
 
 #: The maximum length of a text. Plaza takes 2,000 characters, of which a repetition needs a line.
@@ -63,8 +63,6 @@ PROFILE = ChannelProfile(
 )
 #: How long a poll waits for events, in seconds.
 POLL_S = 30.0
-#: The maximum number of events or messages that one call reads from a history.
-PAGE = 100
 AGAIN = "(perhaps a second time)\n"
 #: A mention: of a person by id, or of `all`.
 MENTION = re.compile(r"<@(?P<who>\w+)>")

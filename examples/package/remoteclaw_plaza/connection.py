@@ -27,6 +27,8 @@ from remoteclaw.errors import (
     PlatformUnknown,
 )
 
+#: The maximum number of events that are returned at once, and that one call reads from a history.
+PAGE = 100
 #: The maximum time to open a connection, and to wait for the answer of a call, in seconds.
 OPEN_S, CALL_S = 10.0, 30.0
 #: The maximum size of a frame, in bytes: a file of 20 MB as Base64 fits.
@@ -101,8 +103,8 @@ class Connection:
             return []
         if self.is_lost and not self._events:
             raise PlatformAway("The connection to Plaza is lost.")
-        events, self._events = self._events, []
-        if not self.is_lost:
+        events, self._events = self._events[:PAGE], self._events[PAGE:]
+        if not self.is_lost and not self._events:
             self._news.clear()
         return events
 

@@ -14,7 +14,18 @@ def source_of(event: Event) -> str:
 
 
 def report_of(event: Event) -> Incoming:
-    """Return an event as a report. It has the same id each time that Plaza repeats the event."""
+    """Return an event as a report. It has the same id each time that Plaza repeats the event.
+
+    An event of another form is reported as such, so that it blocks no other.
+    """
+    try:
+        return _report_of(event)
+    except (KeyError, TypeError) as error:
+        why = f"Plaza reports something of a form that is not known here ({error})"
+        return Incoming(id="unknown", chat="unknown", sender="unknown", at_ms=0, left_out=why)
+
+
+def _report_of(event: Event) -> Incoming:
     about: dict[str, Any] = {
         "id": event["id"],
         "chat": event["room"],
@@ -24,7 +35,6 @@ def report_of(event: Event) -> Incoming:
         "sender_name": event["name"],
         "is_bot": event["is_bot"],
         "at_ms": event["at_ms"],
-        "is_for_us": event["is_direct"] or event["mentions_you"],
     }
     match event["event"]:
         case "message":
@@ -49,4 +59,9 @@ def _content(event: Event) -> dict[str, Any]:
         IncomingFile(file["id"], file["name"], file["type"], file["size"])
         for file in event["files"]
     ]
-    return {"text": event["text"], "reply_to": event["reply_to"], "files": tuple(files)}
+    return {
+        "text": event["text"],
+        "reply_to": event["reply_to"],
+        "files": tuple(files),
+        "is_for_us": event["is_direct"] or event["mentions_you"],
+    }

@@ -167,7 +167,7 @@ class AccountConfig(Section):
     """The ids of people who may write in direct chats, besides the owners and the people who were
     paired with `/pair`."""
 
-    catch_up_h: Annotated[int, BY_PEOPLE] = Field(default=24, ge=0, le=MAX_NUMBER)
+    catch_up_h: Annotated[int, BY_PEOPLE] = Field(default=24, ge=1, le=MAX_NUMBER)
     """The maximum age of messages that are answered after RemoteClaw was away, in hours, on a
     platform whose history it reads. Older ones are only kept as the chat's history."""
 

@@ -1,13 +1,14 @@
 -- Store reports that a platform has delivered, and the cursors after them.
 -- keys: reader, cursors, inbox, account
--- args: token, batch, moves*, reports*
---   batch: a name of the call; moves: pairs of a source and its new cursor, empty if the source is gone; reports: as JSON
+-- args: token, batch, is_urgent, moves*, reports*
+--   batch: a name of the call; is_urgent: people stop or answer turns with them; moves: pairs of a source and its new cursor, empty if the source is gone; reports: as JSON
 -- → the number of the last report; full: Redis is full, and nothing was stored
 local fence = fenced_reader(keys.reader, args.token)
 if fence then return fence end
 local last, batch = unpack(redis.call('HMGET', keys.account, 'last_report', 'last_batch'))
 if batch == args.batch then return tonumber(last) end  -- a repeated call
-if #args.reports > 0 and is_full_for('messages') then return 'full' end
+local has_room = args.is_urgent == '1' and memory_used() < 0.9 or not is_full_for('messages')
+if #args.reports > 0 and not has_room then return 'full' end
 for index, report in ipairs(args.reports) do
   redis.call('HSET', keys.inbox, string.format('%d', (last or 0) + index), '1 ' .. report)
 end
