@@ -139,13 +139,14 @@ class _Account:
                 problem = str(error) if is_foreseen else failed
                 if not is_foreseen or is_import_error(error):
                     problem += package_hint()
-                if isinstance(error, AccountRefused | ConfigError):  # a person has to fix this
+                is_refused = isinstance(error, AccountRefused | ConfigError)
+                if is_refused:  # a person has to fix this
                     pause = MAX_PAUSE_S
                 await self._leave(reader)
                 if problem != logged:  # once, and not after each pause
                     log.error("%s: %s", self._name, problem)
                     logged = problem
-                await self._report(problem=problem)
+                await self._report(problem=problem, is_refused=is_refused)
                 await asyncio.sleep(pause)
         finally:
             await self._leave(reader)
@@ -229,10 +230,10 @@ class _Account:
                 await self._report(problem=problem)
                 reported = problem
 
-    async def _report(self, *, name: str = "", problem: str = "") -> None:
+    async def _report(self, *, name: str = "", problem: str = "", is_refused: bool = False) -> None:
         try:
             await self._fleet.accounts.report(
-                self._provider, self._account, name=name, problem=problem
+                self._provider, self._account, name=name, problem=problem, is_refused=is_refused
             )
         except (RedisUnavailable, RedisRefused) as error:
             log.warning("%s: its state is not stored: %s", self._name, error)

@@ -26,9 +26,9 @@ class AccountState:
 
     account: str
     """Its channel and name: `telegram/default`."""
-    state: Literal["runs", "refused", "stopped"]
-    """`runs` while a process delivers; `refused` if none does and the last one reported a problem
-    recently; else `stopped`."""
+    state: Literal["runs", "refused", "waits", "stopped"]
+    """`runs` while a process delivers. If none does and the last one reported a problem recently,
+    `refused` if a person has to solve it, and `waits` if it is tried again; else `stopped`."""
     name: str
     """The account's name on its platform."""
     agent: str
@@ -95,13 +95,14 @@ async def configured_accounts(
         is_running = readers.is_read(provider, account)
         by, standbys = await accounts.processes(provider, account, readers.now_ms)
         is_fresh = bool(view.problem) and view.at_ms > readers.now_ms - FRESH_MS
+        failed: Literal["refused", "waits"] = "refused" if view.is_refused else "waits"
         problem = view.problem if is_running or is_fresh else NOT_RUN
         groups = await _groups(fleet, config, provider, account, paired)
         gone = [NO_AGENT.format(**asdict(g)) for g in groups if g.agent not in config.agents]
         states.append(
             AccountState(
                 account=f"{provider}/{account}",
-                state="runs" if is_running else "refused" if is_fresh else "stopped",
+                state="runs" if is_running else failed if is_fresh else "stopped",
                 name=view.name,
                 agent=agent_of(config, ChatPlace(provider, account, ""), NO_FACTS, is_group=False),
                 groups=groups,

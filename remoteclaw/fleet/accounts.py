@@ -22,6 +22,8 @@ class AccountView:
     """The account's name on its platform; empty until it is reported."""
     problem: str = ""
     """Why the account doesn't work, and what to do about it; empty if it works."""
+    is_refused: bool = False
+    """Whether a person has to solve the problem; else it is tried again until it works."""
     at_ms: int = 0
     """The time of the last report, in milliseconds since 1970; 0 without a report."""
     accepted: int = 0
@@ -70,10 +72,20 @@ class Accounts:
         return StoredState(self._scripts, reader, key_file)
 
     async def report(
-        self, provider: str, account: str, *, name: str = "", problem: str = ""
+        self,
+        provider: str,
+        account: str,
+        *,
+        name: str = "",
+        problem: str = "",
+        is_refused: bool = False,
     ) -> None:
         """Store the state of an account. An empty `name` leaves the stored name as it is."""
-        fields: dict[str, str | int] = {"problem": problem, "at_ms": now_ms()}
+        fields: dict[str, str | int] = {
+            "problem": problem,
+            "is_refused": int(is_refused),
+            "at_ms": now_ms(),
+        }
         fields |= {"name": name} if name else {}
         client = self._scripts.client
         await self._scripts.call(client.hset, keys.account(provider, account), mapping=fields)

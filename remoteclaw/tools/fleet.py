@@ -86,8 +86,9 @@ class AdapterProcess(Result):
 class Adapter(Result):
     account: str
     """The channel and the name of the account, such as telegram/default."""
-    state: Literal["runs", "refused", "stopped"]
-    """`refused`: the platform refuses the account, for instance its token."""
+    state: Literal["runs", "refused", "waits", "stopped"]
+    """`refused`: the platform refuses the account, for instance its token. `waits`: it is tried
+    again, for instance until the platform is reachable."""
     name: str
     """The account's name on the platform; empty if it is unknown."""
     problem: str

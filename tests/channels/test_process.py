@@ -45,6 +45,12 @@ async def test_a_refused_account_is_reported_and_works_again_once_accepted(
     assert "The token was revoked: ask for a new one." in output_of(stack, "doctor")
     assert channel.pollers() == []
 
+    channel.platform.tell(breaks=True)
+    channel.configure(allow=["al"])
+    await eventually(
+        lambda: "test/default waits: The platform is away." in output_of(stack, "status")
+    )
+
     channel.platform.tell()
     channel.configure(allow=["bo"])  # a changed account restarts at once, without a pause of 30 s
     await eventually(channel.pollers)
