@@ -133,15 +133,19 @@ async def list_channels(fleet: "Fleet", as_json: bool) -> None:
     """List the configured accounts with their state, and their groups."""
     from remoteclaw.fleet.account_states import configured_accounts
 
-    states = await configured_accounts(fleet, load()[1])
+    config = load()[1]
+    states = await configured_accounts(fleet, config)
+    problems = "\n".join(config.without_account().values())
     print_list(
         states,
         as_json=as_json,
         to_json=_to_json,
         headers=("ACCOUNT", "STATE", "AGENT", "NAME", "PROBLEM"),
         row=lambda each: (each.account, each.state, each.agent, each.name, each.problem),
-        empty=NO_ACCOUNTS,
+        empty=problems or NO_ACCOUNTS,
     )
+    if states and problems and not as_json:
+        echo(problems)
     groups = [(each.account, group.id, group.agent) for each in states for group in each.groups]
     if groups and not as_json:
         echo("")

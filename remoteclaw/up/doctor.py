@@ -85,6 +85,8 @@ async def examine() -> AsyncIterator[Finding]:
     except RemoteClawError as error:
         yield Finding("configuration", False, f"{error}{effect_of_invalid_config(home)}")
         return
+    for channel, problem in config.without_account().items():
+        yield Finding(f"channel {channel}", False, problem)
     if config.hooks != HooksConfig():
         problem = hooks_problem(config.hooks)
         yield Finding("hooks", problem is None, problem or "all can be imported")

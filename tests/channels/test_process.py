@@ -84,9 +84,12 @@ async def test_status_names_an_account_that_no_process_runs(
 async def test_a_process_waits_until_an_account_is_configured(
     stack: Stack, channel: TestChannel
 ) -> None:
-    stack.configure(channels={})
+    stack.configure(channels={"telegram": {"owners": ["7"]}})
     channel.start()
     await eventually(lambda: "No account on a chat platform" in channel.log_file.read_text())
+    assert "[channels.telegram] has no account: set token_file or token_env." in output_of(
+        stack, "channel", "list"
+    )
 
     channel.configure()
 

@@ -8,7 +8,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from remoteclaw.config.model.agents import AgentConfig, workspace
 from remoteclaw.config.model.budgets import Budget, PersonConfig, Price
-from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
+from remoteclaw.config.model.channels import (
+    AccountConfig,
+    ChannelConfig,
+    SecretsConfig,
+    accounts_of,
+)
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
 from remoteclaw.config.model.hooks import HooksConfig
@@ -166,6 +171,15 @@ class Config(AskingSection):
             for name, account in accounts_of(settings).items()
             if not runs_in_gateway(channel)
         }
+
+    def without_account(self) -> Mapping[str, str]:
+        """Return what to do for each channel whose section names no account's secrets, by name."""
+        problems: dict[str, str] = {}
+        for name, channel in self.channels.items():
+            if isinstance(channel, SecretsConfig) and not accounts_of(channel):
+                places = ", and ".join(f"{each}_file or {each}_env" for each in channel.secrets)
+                problems[name] = f"[channels.{name}] has no account: set {places}."
+        return problems
 
     def account(self, channel: str, name: str) -> AccountConfig | None:
         """Return an account, or None if there is none of that name.
