@@ -65,6 +65,11 @@ class Onboarding:
         known = channel_of(self._channel)
         model = ChannelConfig.named(self._channel)
         if known is None or not known.sign_up or not issubclass(model, SecretsConfig):
+            if known and known.adapter:
+                raise ConfigError(
+                    f"`remoteclaw channel add` can't add an account of {self._channel!r}: write "
+                    f"[channels.{self._channel}] in {self._home.config_file}."
+                )
             addable = [name for name, each in CHANNELS.items() if each.sign_up]
             raise ConfigError(
                 f"No account of {self._channel!r} can be added: `remoteclaw channel add` supports "
@@ -146,7 +151,11 @@ class Onboarding:
         for kind, given in self._places.items():
             for each in given:
                 name, place = self._named(each, names, kind)
-                table[f"{name}_{kind}"] = place
+                # `up` may run in another directory.
+                is_file = kind == "file"
+                table[f"{name}_{kind}"] = (
+                    str(Path(place).expanduser().absolute()) if is_file else place
+                )
         missing = [name for name in names if not {f"{name}_file", f"{name}_env"} & table.keys()]
         if missing and not self._may_ask:
             named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
