@@ -17,6 +17,7 @@ WELCOME = "You have access now: write to me. /help shows the commands."
 #: The arguments with which `/pair` is about the current group.
 HERE = re.compile(r"(?:here)?\s*(?:\bas\s+(?P<agent>\S+))?", re.IGNORECASE)
 MAY_WRITE = "Everybody in this group may write to me now, by mentioning me or replying to me."
+IS_READ = "The agent reads everything that is written in this group now."
 ANSWERS = "The agent `{agent}` answers here."
 HOW_TO_CHOOSE = "`/pair as NAME` chooses another one; `/agent` lists them."
 STILL_ANSWERS = "`{agent}` still answers what was written before."
@@ -91,7 +92,10 @@ async def _pair_group(call: CommandCall, named: str | None) -> CommandReply:
         by=call.person,
         agent=facts.agent,
     )
-    sentences, answers = [MAY_WRITE], agent_of(config, place, facts, is_group=True)
+    group = config.channel(place.provider).group_of(place.chat)
+    is_read = group is not None and group[1].require_mention is False
+    sentences = [IS_READ if is_read else MAY_WRITE]
+    answers = agent_of(config, place, facts, is_group=True)
     if named is not None or len(config.agents) > 1:
         sentences.append(ANSWERS.format(agent=answers))
     if named is None and len(config.agents) > 1:

@@ -8,7 +8,7 @@ import pytest
 from remoteclaw.commands import CommandCall, handle_message, parse
 from remoteclaw.commands.pair import MAX_SHOWN
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config
+from remoteclaw.config.model import ChannelConfig, Config, GroupConfig
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.pairings import KEPT_MS, MAX_OPEN, VALID_MS, PairingRequest
 from remoteclaw.messages import EVERYONE, SessionKey
@@ -109,7 +109,9 @@ async def test_removing_a_person_revokes_access_on_all_accounts(fleet: Fleet) ->
 
 @pytest.fixture
 def send_command(fleet: Fleet, home: Home) -> Any:
-    def make(text: str, *, is_owner: bool = True, is_group: bool = False) -> Any:
+    def make(
+        text: str, *, is_owner: bool = True, is_group: bool = False, config: Config | None = None
+    ) -> Any:
         user = EVERYONE if is_group else "alice"
         command = parse(text)
         assert command is not None
@@ -123,7 +125,7 @@ def send_command(fleet: Fleet, home: Home) -> Any:
                 is_owner=is_owner,
                 is_group=is_group,
                 fleet=fleet,
-                config=Config(),
+                config=config or Config(),
                 home=home,
             )
 
@@ -167,3 +169,7 @@ async def test_pair_in_a_group_grants_the_group_access(fleet: Fleet, send_comman
 
     assert answer.startswith("Everybody in this group may write to me")
     assert await fleet.pairings.has("test", "default", "g1")
+    everything = ChannelConfig(groups={"*": GroupConfig(require_mention=False)})
+    config = Config(channels={"test": everything})
+    answer = (await send_command("/pair", is_group=True, config=config)).reply.text
+    assert answer == "The agent reads everything that is written in this group now."
