@@ -246,13 +246,17 @@ class _Account:
 def create_adapter(provider: str, settings: AccountConfig) -> PlatformAdapter:
     """Return the adapter of an account of the channel `provider`.
 
-    Raises `ConfigError` if the channel has no adapter, and `LibraryMissing` if its library is not
-    installed.
+    Raises `ConfigError` if the channel has no adapter, or one without all calls, and
+    `LibraryMissing` if its library is not installed.
     """
     channel = channel_of(provider)
     if channel is None or not channel.adapter:
         raise ConfigError(f"The channel {provider!r} has no adapter.")
-    return adapter_class(provider, channel)(settings)
+    adapter = adapter_class(provider, channel)(settings)
+    calls = (name for name in dir(PlatformAdapter) if not name.startswith("_"))
+    if missing := [name for name in calls if not hasattr(adapter, name)]:
+        raise ConfigError(f"The adapter of the channel {provider!r} lacks {', '.join(missing)}.")
+    return adapter
 
 
 def adapter_class(provider: str, channel: Channel) -> Callable[[AccountConfig], PlatformAdapter]:

@@ -19,6 +19,8 @@ from remoteclaw.config.requests import check_chats
 from remoteclaw.config.rights import section_named, setting_paths
 from remoteclaw.config.tool_lists import check_tools, quoted
 from remoteclaw.errors import ConfigError, did_you_mean
+from remoteclaw.extensions import extension_names
+from remoteclaw.profiles import CHANNELS, channel_of
 
 #: The channels of `remoteclaw send` and, in the past, of the terminal have no settings.
 NOT_CONFIGURED = (
@@ -164,6 +166,10 @@ def _explain(
     *sections, key = _numbered((*section, *first["loc"])) or [""]
     shown = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
+        if path[0] == "channels" and channel_of(path[1]) is None:
+            channels = (*CHANNELS, *extension_names("channel"))
+            if near := did_you_mean(path[1], channels, otherwise=""):
+                return f"{where}: There is no channel {path[1]!r}; {near}"
         valid = _valid_keys(path[:-1])
         hint = did_you_mean(key, valid, otherwise=f"it has {', '.join(map(repr, valid))}.")
         return f"{where}: {shown}has no key {key!r}; {hint}"

@@ -7,9 +7,10 @@ from typing import Annotated
 import pytest
 
 from remoteclaw import __version__
+from remoteclaw.channels.process import create_adapter
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
-from remoteclaw.config.model import AccountConfig, ChannelConfig, Config
+from remoteclaw.config.model import AccountConfig, ChannelConfig, Config, TokenConfig
 from remoteclaw.config.rights import SECRET
 from remoteclaw.config.secrets import redacted
 from remoteclaw.errors import ConfigError
@@ -38,7 +39,23 @@ def channel(settings: str = "Declared", adapter: str = "") -> Channel:
     )
 
 
+class NoAccount(ChannelConfig):
+    """Settings that define no account."""
+
+
+class Silent:
+    """An adapter without a call."""
+
+    def __init__(self, settings: AccountConfig) -> None:
+        """Ignore the settings."""
+
+
+class Signed(TokenConfig, ChannelConfig):
+    """Settings of an account that signs in."""
+
+
 GOOD, UNDECLARED, NO_SETTINGS = channel(), channel("Undeclared"), channel("register")
+NO_ACCOUNT, SIGNED = channel("NoAccount", "Silent"), channel("Signed", "Silent")
 NO_ADAPTER = channel(adapter="Missing")
 
 
@@ -64,6 +81,8 @@ FAULTS = {
     "BY_PEOPLE, BY_AGENTS or SECRET.",
     ("channel", f"{__name__}:NO_SETTINGS"): "The class of settings of the channel 'x' can't be "
     f"loaded from {__name__}:register: TypeError: it is no subclass of ChannelConfig.",
+    ("channel", f"{__name__}:NO_ACCOUNT"): "The class of settings of the channel 'x' can't be "
+    f"loaded from {__name__}:NoAccount: TypeError: it is no subclass of AccountConfig.",
     ("runtime", "nowhere:X"): "The runtime 'x' of a-pack 1 can't be loaded from nowhere:X: "
     "ModuleNotFoundError: No module named 'nowhere'.",
     ("runtime", f"{__name__}:Named"): f"The runtime 'x' can't be used: <class '{__name__}.Named'> "
@@ -123,6 +142,22 @@ async def test_an_adapter_that_cannot_be_imported_is_found_by_doctor(packages: P
     )
 
 
+async def test_an_account_that_can_never_run_is_named(directory: Path, packages: Path) -> None:
+    register(packages, "a-pack", f"[remoteclaw.channels]\nharbor = {__name__}:SIGNED\n")
+
+    load(directory, "[channels.harbor]\nowners = ['7']\n")
+
+    assert [each.text async for each in examine() if each.subject == "channel harbor"] == [
+        "[channels.harbor] has no account: set token_file or token_env."
+    ]
+    with pytest.raises(
+        ConfigError,
+        match="The adapter of the channel 'harbor' lacks aclose, connect, fetch, key_window_s, "
+        "parts, poll, send, set_commands",
+    ):
+        create_adapter("harbor", Signed(token="t"))
+
+
 async def test_packages_that_exclude_each_other_or_this_version_are_named(packages: Path) -> None:
     register(packages, "a-pack", f"[remoteclaw.channels]\nx = {__name__}:GOOD\n")
     register(packages, "b-pack", f"[remoteclaw.channels]\nx = {__name__}:GOOD\n")
@@ -165,6 +200,8 @@ def test_the_settings_of_a_packages_channel_are_checked_as_ours_are(
         load(directory, "[channels.x]\npasword = 'y'\n")
     with pytest.raises(ConfigError, match="password is not valid"):
         load(directory, "[channels.x]\npassword = 7\n")
+    with pytest.raises(ConfigError, match=r"There is no channel 'wehook'; did you mean 'webhook'"):
+        load(directory, "[channels.wehook]\ntoken = 'y'\n")
 
 
 def test_an_unknown_runtime_is_refused_with_the_names_of_all(

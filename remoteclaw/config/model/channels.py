@@ -299,21 +299,25 @@ def accounts_of(channel: ChannelConfig) -> dict[str, AccountConfig]:
 
 def _settings_model(name: str) -> type[ChannelConfig]:
     channel = channel_of(name)
-    if channel is None or not channel.settings:
+    if channel is None or not (channel.settings or channel.adapter):
         return ChannelConfig
+    if not channel.settings:
+        raise ConfigError(f"The channel {name!r} has an adapter and no class of settings.")
     try:
-        return _checked_model(channel.settings)
+        return _checked_model(channel.settings, has_adapter=bool(channel.adapter))
     except Exception as error:  # noqa: BLE001 - the code is another package's
         about = f"The class of settings of the channel {name!r}"
         raise ConfigError(f"{about} {cant_load(channel.settings, error)}") from None
 
 
 @functools.cache
-def _checked_model(path: str) -> type[ChannelConfig]:
+def _checked_model(path: str, *, has_adapter: bool) -> type[ChannelConfig]:
     """Import a class of settings. Raises `TypeError` if it is no complete one."""
     model = resolve_name(path)
     if not (isinstance(model, type) and issubclass(model, ChannelConfig)):
         raise TypeError("it is no subclass of ChannelConfig")
+    if has_adapter and not issubclass(model, AccountConfig):
+        raise TypeError("it is no subclass of AccountConfig")
     for setting, field in fields(model):
         if declared(field) is None:
             raise TypeError(
