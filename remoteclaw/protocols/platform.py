@@ -195,10 +195,10 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """Both sides of an account on a chat platform; its methods raise as `ChannelAdapter`'s do.
 
     It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter`, a `StatefulAdapter`,
-    a `ContextAdapter` and an `InvitedAdapter`. An adapter that shows the choices of a card itself
-    has the attribute `has_buttons = True`. One with
-    `has_buttons = "reactions"` puts `Card.emoji` below the card: a person's reaction to it with one
-    of them is the choice.
+    a `LookingAdapter`, a `ContextAdapter`, an `InvitedAdapter` and a `MeteredAdapter`; an adapter
+    that lacks one call of a protocol is none at all. An adapter that shows the choices of a card
+    itself has the attribute `has_buttons = True`. One with `has_buttons = "reactions"` puts
+    `Card.emoji` below the card: a person's reaction to it with one of them is the choice.
     """
 
     async def connect(self) -> Identity:
