@@ -249,6 +249,8 @@ class Delivery:
         is_quiet = not (reply.is_final or reply.is_error)
         if not preview or not isinstance(adapter, LiveAdapter) or not is_plain:
             return None
+        if self._needs_mark and await self._reader.has_mark(reply):
+            return None  # an earlier delivery has perhaps sent the part as a message
         chat = reply.channel_id
         while is_quiet or preview.is_fresh:
             if not self._budget.has_room(chat, "edit") and self._budget.has_room(chat, "send"):

@@ -726,6 +726,26 @@ async def test_a_stopped_answer_does_not_replace_its_preview(
     assert (result.given_up.category, platform.delivered) == ("stopped", [])
 
 
+async def test_an_answer_that_was_perhaps_sent_does_not_replace_a_preview_without_a_label(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    """The process ended before the receipt; the next one takes over the preview."""
+    adapter = PlatformAdapter(directory / "platform")
+    await answered(stack.fleet, "one", channel_id="chat-1")
+    reader = stack.fleet.replies.reader("test", "default")
+    assert await reader.claim()
+    async with contextlib.aclosing(reader.replies()) as replies:
+        reply = await anext(replies)
+    place = Place("chat-1")
+    message_id = await adapter.preview(place, Live(text="o"), message_id=None)
+
+    preview = Preview(place, reply.sid, message_id, since_ms=now_ms())
+    for each in (None, preview):
+        await Delivery(reader, adapter, budget.Budget("x"), reply, each).run()
+
+    assert platform.texts == ["one", f"{AGAIN}one"]
+
+
 async def test_a_stop_drops_a_reply_that_a_platform_with_keys_does_not_take(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,12 @@ MUTANTS = (
         test="test_a_sent_part_is_recorded_before_the_next_part_begins",
     ),
     Mutant(
+        "an answer that was perhaps sent and replaces a preview",
+        before="if self._needs_mark and await self._reader.has_mark(reply):",
+        after="if False:",
+        test="test_an_answer_that_was_perhaps_sent_does_not_replace_a_preview_without_a_label",
+    ),
+    Mutant(
         "an earlier adapter's delivery mark that is ignored",
         before="self._stored, self._mark = stored, Mark.decode(stored)",
         after="self._stored = stored",

@@ -302,6 +302,11 @@ class ReplyReader:
 
     # -- delivery ------------------------------------------------------------------------------
 
+    async def has_mark(self, reply: Reply) -> bool:
+        """Whether a delivery of the reply has left a mark."""
+        client, marks = self._scripts.client, keys.delivery_marks(self.provider, self.account)
+        return bool(await self._scripts.call(client.hexists, marks, reply.id, deadline=math.inf))
+
     async def mark(
         self,
         reply: Reply,
