@@ -89,7 +89,8 @@ def write(markdown: str, *, me: str = "") -> tuple[FormattedText, ...]:
 
 def unmentioned(text: str, me: str) -> str:
     """Return a plain text in which Telegram sees no mention, except of `me`."""
-    return without_mentions(text, _MENTION, stays=me)
+    # Without what Telegram removes, which could separate the sign from the name.
+    return without_mentions(text.translate(_REMOVED), _MENTION, stays=me)
 
 
 @dataclass(slots=True)
@@ -217,8 +218,11 @@ class _Page:
                 self.format("strikethrough", start)
 
     def _shown(self, span: Span) -> str:
-        """Return the text of a span; outside of code, it mentions nobody."""
-        if span.is_code:
+        """Return the text of a span; outside of code, it mentions nobody.
+
+        Code with a link counts as text: it becomes a link, or an e-mail address follows.
+        """
+        if span.is_code and not span.link:
             return span.text
         before = self.pieces[-1][-1:] if self.pieces else ""  # a mention may begin there
         return unmentioned(before + span.text, self.me)[len(before) :]

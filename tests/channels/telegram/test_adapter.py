@@ -130,9 +130,9 @@ async def test_an_answer_is_shown_with_its_formatting(
 async def test_a_preview_and_the_origin_of_an_answer_mention_nobody(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
-    live = Live(text="@alice", activity="uses Bash: @alice", plan="1/2 @alice")
+    live = Live(text="@alice", activity="uses Bash: @\u202ealice", plan="1/2 @alice")
     await adapter.preview(Place(str(CHAT)), live, message_id=None)
-    await send(adapter, reply("@alice", origin="cron job @alice"))
+    await send(adapter, reply("@alice", origin="cron job @\u202ealice"))
 
     preview, answer = bot.chat(CHAT)
     assert (preview["text"].count("alice"), answer["text"].count("alice")) == (3, 2)

@@ -73,6 +73,8 @@ def test_html_is_sent_to_telegram_as_plain_text() -> None:
         "x" * (MAX_UNITS - 1) + "@alice",
         "x" * MAX_UNITS + "@alice",
         "é@alice 😀@alice",
+        "[`@alice`](mailto:x@y.example) [`@alice`](https://x.example/)",
+        "@&#x202e;alice @&#x333;alice",
     ],
 )
 def test_a_text_mentions_nobody(markdown: str) -> None:

@@ -184,12 +184,14 @@ def _ask(url: str, asked: dict[str, Any]) -> Any:
 def mentions_in(message: dict[str, Any]) -> list[str]:
     """Return the names in a message that Telegram takes for mentions, which notify people.
 
-    Code and addresses have none, but what only looks like an address does.
+    Code and addresses have none, but what only looks like an address does. Telegram removes some
+    characters first.
     """
     raw = message.get("text", "").encode("utf-16-le")
     for entity in message.get("entities", ()):
         if entity["type"] in ("code", "pre"):
             start, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
             raw = raw[:start] + b".\0" * entity["length"] + raw[end:]
-    text = re.sub(r"https?://\w[\w-]*(\.\w+)+/\S*", "", raw.decode("utf-16-le"))
+    shown = re.sub("[\u2028-\u202e\u0333\u033f\u030a]", "", raw.decode("utf-16-le"))
+    text = re.sub(r"https?://\w[\w-]*(\.\w+)+/\S*", "", shown)
     return re.findall(r"(?<!\w)@\w{2,32}(?!\w)", text)
