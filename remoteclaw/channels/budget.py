@@ -1,7 +1,7 @@
 """The request budget of an account: decides when its platform may be called.
 
 The rates of the platform's profile are kept, and what its responses allow. Replies may use all of
-that; previews, the typing indicator and states leave more and more of it to the others, and running
+that; states, previews and the typing indicator leave more and more of it to the others, and running
 turns share what is left for previews. While a reply waits for a chat, nothing else is shown there.
 A chat that reaches its limit waits alone. After failures in several chats, the platform counts as
 away, and a single attempt at a time probes whether it is back.
@@ -28,11 +28,12 @@ MIN_FAILED_CHATS = 3
 #: At most this many replies are sent at once: each takes a connection to the platform and to Redis.
 MAX_AT_ONCE = 32
 #: The part of a rate that calls may use that are no replies: previews and their removal, the typing
-#: indicator, and states. With more for previews, replies to busy chats would wait.
+#: indicator, and states. With more for previews, replies to busy chats would wait. States are few,
+#: and previews always use their whole part: with no more than that, states would never be shown.
 SHARES: Mapping[Method, float] = {
     **dict.fromkeys(("send", "edit", "delete", "pin", "read"), 0.75),
     "typing": 0.5,
-    "react": 0.25,
+    "react": 0.8,
 }
 #: The windows and allowances of chats that are over are dropped once there are this many.
 MAX_KEPT = 1000

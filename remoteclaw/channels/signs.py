@@ -1,7 +1,7 @@
 """Signs: the state of people's messages as the account's reaction to each, in an account's chats.
 
 A sign follows the outcome of its message in Redis, so a crash of the worker or of this process
-leaves none that is wrong. It is the least urgent call: a chat gets at most two a second.
+leaves none that is wrong. A chat gets at most two a second, after its replies.
 """
 
 import asyncio

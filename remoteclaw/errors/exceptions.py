@@ -34,6 +34,10 @@ __all__ = [
     "first_of",
 ]
 
+#: A platform that limits the rate of requests is asked again after this time at the earliest and at
+#: the latest, in seconds.
+MIN_BUSY_S, MAX_BUSY_S = 0.25, 24 * 3600.0
+
 _Error = TypeVar("_Error", bound=BaseException)
 
 #: The codes with which the gateway refuses a call. TURN_OVER: the calling agent's turn has ended.
@@ -141,8 +145,10 @@ class PlatformBusy(RemoteClawError):
 
     def __init__(self, message: str, *, after_s: float, is_account: bool = False) -> None:
         super().__init__(message)
-        self.after_s = after_s
-        """The time to wait before the next request, in seconds."""
+        # In this order, a NaN is the shortest time.
+        self.after_s = min(MAX_BUSY_S, max(MIN_BUSY_S, after_s))
+        """The time to wait before the next request, in seconds: within the limits, whatever the
+        platform says."""
         self.is_account = is_account
         """Whether the limit applies to the whole account, rather than to one chat."""
 

@@ -224,7 +224,7 @@ def test_chats_that_wait_for_the_account_are_served_in_the_order_in_which_they_c
     assert judge.calls[-1][0] == pytest.approx(9)
 
 
-def test_states_wait_for_typing_and_typing_waits_for_previews(
+def test_typing_waits_for_previews_and_previews_leave_room_for_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     every = Rate(methods("send", "edit", "typing", "react"), 20, per_s=60)
@@ -244,7 +244,37 @@ def test_states_wait_for_typing_and_typing_waits_for_previews(
     run_virtually(main, monkeypatch, budget, windows)
 
     limits = [sum(seen[count][index] for count in seen) for index in range(4)]
-    assert limits == [20, 15, 10, 5]
+    assert limits == [20, 15, 10, 16]
+
+
+@pytest.mark.parametrize("turns", [10, 30])
+def test_states_are_shown_while_many_turns_stream(
+    monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    every = Rate(methods("send", "edit", "react"), 30, per_s=1, scope="account")
+    judge, of = Judge((every,)), made(every)
+
+    async def sign(chat: str) -> None:
+        await asyncio.sleep(5)
+        for _ in range(10):
+            if of.is_free(chat, "react"):
+                with of.call(chat, "react"):
+                    judge.take(chat, "react")
+                return
+            await asyncio.sleep(0.5)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(turns):
+                tasks.create_task(stream(judge, of, str(number), until=15))
+            for number in range(10):
+                tasks.create_task(sign(str(number)))
+
+    run_virtually(main, monkeypatch, budget, windows)
+
+    assert not judge.excess
+    shown = [chat for _, chat, method in judge.calls if method == "react"]
+    assert len(shown) == 10, f"of ten states, {len(shown)} are shown in five seconds"
 
 
 def test_what_a_response_allows_is_kept_and_a_limit_of_edits_delays_no_message(
@@ -267,11 +297,19 @@ def test_what_a_response_allows_is_kept_and_a_limit_of_edits_delays_no_message(
         of.failed("3", PlatformBusy("Too many.", after_s=30), "send")
         assert not of.is_free("3", "edit")
 
+        # Times that no platform means literally end after a moment, or a day.
+        of.failed("1", PlatformBusy("Too many.", after_s=math.nan), "edit")
+        await reply(judge, of, "1", "edit")
+        of.failed("1", PlatformBusy("Too many.", after_s=0), "edit")
+        await reply(judge, of, "1", "edit")
+        of.failed("1", PlatformBusy("Too many.", after_s=math.inf), "edit")
+        await reply(judge, of, "1", "edit")
+
     run_virtually(main, monkeypatch, budget, windows)
 
     assert judge.at("1", "send") == [0, 0, 5]
     assert judge.at("2", "send") == [0, 5]
-    assert judge.at("1", "edit") == [35]
+    assert judge.at("1", "edit") == [35, 35.25, 35.5, 35.5 + 24 * 3600]
 
 
 def test_a_call_without_an_end_takes_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
