@@ -419,7 +419,9 @@ class Delivery:
         self._tries += 1
         self._is_looked_up = False
         self._is_over = self._mark.doubts >= MAX_DOUBTS or self._tries >= MAX_TRIES
-        if self._is_over and not isinstance(self._adapter, LookingAdapter):
+        # Without a mark, no step leads to a last look.
+        may_look = self._needs_mark and isinstance(self._adapter, LookingAdapter)
+        if self._is_over and not may_look:
             raise PlatformUnknown(UNKNOWN.format(tries=max(self._tries, self._mark.doubts)))
 
     async def _withdraw(self) -> None:

@@ -614,8 +614,9 @@ async def test_a_platform_with_idempotency_keys_needs_no_delivery_mark(
     assert keyed.sent == [(f"{SID}:1-0:1:0", 0, False)] * 2
 
 
+@pytest.mark.parametrize("has_history", [False, True])
 async def test_a_keyed_send_is_not_retried_forever(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, *, has_history: bool
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(budget, "MAX_PAUSE_S", 0.001)
@@ -631,9 +632,13 @@ async def test_a_keyed_send_is_not_retried_forever(
                 raise PlatformUnknown("No answer.")
             return Sent("m1")
 
+    class Looking(Silent):
+        async def find(self, *_: object, **__: object) -> Sent | None:
+            return None
+
     await queue_reply(stack, "one")
     await queue_reply(stack, "two", index=1)
-    async with relayed(stack, Silent()):
+    async with relayed(stack, Looking() if has_history else Silent()):
         await wait_until_empty(stack)
 
     assert tried == ["one"] * 90 + ["two"]
