@@ -23,11 +23,27 @@ from remoteclaw.host.locks import replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
 from remoteclaw.profiles import CHANNELS, channel_of, profile_of
-from remoteclaw.protocols import PlatformAdapter, PollResult
+from remoteclaw.protocols import PlatformAdapter, PollResult, StatefulAdapter
 from remoteclaw.up.lock import running_pid
 
 #: The pause between two polls for the owner's first message, in seconds.
 POLL_S = 1.0
+
+
+class _Memory(dict[str, bytes]):
+    """What an adapter keeps while its account is added: nobody has its claim, so nothing stays."""
+
+    async def read(self, name: str) -> bytes | None:
+        """Return a value."""
+        return self.get(name)
+
+    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
+        """Keep a value until the end."""
+        del is_secret
+        if value is None:
+            self.pop(name, None)
+        else:
+            self[name] = value
 
 
 class Onboarding:
@@ -121,6 +137,8 @@ class Onboarding:
         """
         adapter = await self._adapter(self._settings(model, {**known, **table, **secrets}))
         try:
+            if isinstance(adapter, StatefulAdapter):
+                await adapter.use_state(_Memory())
             identity = await adapter.connect()
             what = "The token is that" if len(model.secrets) == 1 else "They are those"
             echo(f"{what} of {identity.name}.")

@@ -19,7 +19,7 @@ from remoteclaw.config.rights import BY_PEOPLE, SECRET
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.packages import is_import_error
 from remoteclaw.profiles import CHANNELS, Channel
-from remoteclaw.protocols import ChannelProfile, Identity, PlatformAdapter
+from remoteclaw.protocols import AdapterState, ChannelProfile, Identity, PlatformAdapter
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
@@ -206,14 +206,21 @@ class DoorConfig(DoorAccount, ChannelConfig):
 
 
 class Door(PlatformAdapter):
-    """The platform's side: knows the secrets that it was given last."""
+    """The platform's side: knows the secrets that it was given last, and resumes a session."""
 
     used: ClassVar[list[str]] = []
 
     def __init__(self, settings: DoorAccount) -> None:
         self.used[:] = [settings.read_secret(name) for name in settings.secrets]
 
+    async def use_state(self, state: AdapterState) -> None:
+        self._state = state
+
     async def connect(self) -> Identity:
+        await self._state.write("session", b"1", is_secret=True)
+        assert await self._state.read("session") == b"1"
+        await self._state.write("session", None)
+        assert await self._state.read("session") is None
         return Identity("@door")
 
     async def aclose(self) -> None:
