@@ -35,8 +35,9 @@ IDLE_S = 30.0
 CALL_S, RETRY_S = 2.0, 10.0
 #: Time limit for storing a sign, in seconds: later messages of the chat wait for it.
 STORE_S = 2.0
-#: After this many refusals in a row, no more signs are shown in a chat: it has no reactions.
-MAX_REFUSALS = 3
+#: After this many refusals in a row, no signs are shown in a chat for a time, in seconds: it has no
+#: reactions, or others have deleted the messages.
+MAX_REFUSALS, REFUSED_S = 3, 3600.0
 #: The states that change no more.
 FINAL = ("done", "failed", "ended", "gone")
 
@@ -67,8 +68,9 @@ class StateSigns:
         because a call without an answer may have arrived."""
         self._unwanted: set[str] = set()
         """The signs of which the platform has refused a state: they are removed."""
-        self._refusals: dict[str, int] = {}
-        """By chat, the number of refusals since a sign was shown there."""
+        self._refusals: dict[str, tuple[int, float]] = {}
+        """By chat, the number of refusals since a sign was shown there, and until when they count:
+        a time of `boottime()`."""
         self._paused_until: dict[str, float] = {}
         """The times of `boottime()` until which chats get no sign, after a failure."""
         self._added = asyncio.Event()
@@ -77,7 +79,7 @@ class StateSigns:
 
     async def add(self, sign: Sign) -> None:
         """Show the state of a message until its outcome. Without Redis, the message has no sign."""
-        if self._refusals.get(sign.chat, 0) >= MAX_REFUSALS:
+        if self._refusals_in(sign.chat) >= MAX_REFUSALS:
             return
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             account, deadline = (self._reader.provider, self._reader.account), boottime() + STORE_S
@@ -96,6 +98,9 @@ class StateSigns:
         """Show the states until cancelled. Raises `LeaseLost` if another adapter has the claim."""
         self._shown.clear()  # another process may have shown others
         self._unwanted.clear()
+        # Replies that wait for a new process come first: the message of one that is refused is not
+        # done.
+        await asyncio.sleep(EVERY_S)
         while True:
             self._added.clear()
             signs = await self._signs.read(self._reader)
@@ -103,7 +108,8 @@ class StateSigns:
                 if state == "gone" or (self._is_last(sign, state) and self._is_shown(sign, state)):
                     await self._remove(sign.name)
             for next_sign, next_state in self._next(signs):
-                await self._show(next_sign, next_state)
+                if self._may_call(next_sign.chat):  # replies may have come during the last call
+                    await self._show(next_sign, next_state)
             if signs:
                 await asyncio.sleep(EVERY_S)
             else:
@@ -176,10 +182,16 @@ class StateSigns:
     def _refused(self, sign: Sign, error: Exception) -> None:
         """End a sign; a message may be gone, but where all are refused, no more are shown."""
         self._unwanted.add(sign.name)
-        refusals = self._refusals[sign.chat] = self._refusals.get(sign.chat, 0) + 1
+        refusals = self._refusals_in(sign.chat) + 1
+        self._refusals[sign.chat] = refusals, boottime() + REFUSED_S
         if refusals == MAX_REFUSALS:
             why = str(error) if isinstance(error, RemoteClawError) else frames_of(error)
             log.warning("messages in chat %s do not show their state: %s", sign.chat, why)
+
+    def _refusals_in(self, chat: str) -> int:
+        """Return the number of refusals that count in a chat."""
+        count, until = self._refusals.get(chat, (0, 0.0))
+        return count if until > boottime() else 0
 
     def _failed(self, chat: str, problem: Exception) -> None:
         """Pause the signs of a chat; replies wait only for an account that can't be used."""

@@ -11,6 +11,7 @@ import pytest
 
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.signs import MAX_REFUSALS, StateSigns
+from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, PlatformUnknown
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.replies.reply import operation_payload
@@ -251,10 +252,10 @@ class PoorAdapter(PlatformAdapter):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.is_called, self.arrives, self.loses = False, asyncio.Event(), False
+        self.called, self.arrives, self.loses = list[str](), asyncio.Event(), False
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
-        self.is_called = True
+        self.called.append(operation.channel_id)
         await self.arrives.wait()
         done = await super().operate(operation)
         if self.loses:
@@ -296,6 +297,73 @@ async def test_a_reaction_whose_answer_was_lost_is_not_believed(
     await asyncio.wait((shown,))
 
 
+async def test_a_sign_gives_way_to_replies_that_come_before_its_turn(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also to those that wait for a new process: the answer may be refused."""
+    monkeypatch.setattr("remoteclaw.channels.signs.EVERY_S", 0.2)
+    fleet, platform = stack.fleet, Platform(directory / "platform")
+    accepted = await accept(fleet)
+    adapter, budget = PoorAdapter(directory / "platform"), Budget("test/default")
+    reader = fleet.replies.reader("test", "default")
+    assert await reader.claim()
+    signs = StateSigns(fleet.signs, reader, adapter, budget, STATES)
+
+    async def add(chat: str) -> None:
+        message = platform.say(chat, "alice", "hello")
+        await signs.add(Sign(chat, None, message, accepted.session.sid, accepted.entry_id))
+
+    def shown() -> list[str]:
+        return [each["chat"] for each in platform.did("react")]
+
+    await add("a")
+    await add("b")
+    began = boottime()
+    task = asyncio.create_task(signs.run())
+    await eventually(lambda: adapter.called)
+    assert boottime() - began >= 0.2, "the first look comes before the replies that wait"
+    (first,) = adapter.called
+    (second,) = {"a", "b"} - {first}
+    with budget.replies(second):
+        adapter.arrives.set()
+        await eventually(lambda: first in shown())
+        await add("c")
+        await eventually(lambda: "c" in shown())
+        assert second not in shown()
+    await eventually(lambda: second in shown())
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_chat_whose_signs_were_refused_has_signs_again_after_an_hour(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have deleted three messages in a row."""
+    monkeypatch.setattr("remoteclaw.channels.signs.EVERY_S", 0.02)
+    fleet, platform = stack.fleet, Platform(directory / "platform")
+    accepted = await accept(fleet)
+    reader = fleet.replies.reader("test", "default")
+    assert await reader.claim()
+    adapter = PlatformAdapter(directory / "platform")
+    signs = StateSigns(fleet.signs, reader, adapter, Budget("test/default"), STATES)
+
+    async def add(message: str) -> bool:
+        await signs.add(Sign("team", None, message, accepted.session.sid, accepted.entry_id))
+        return bool(await fleet.scripts.client.hlen(SIGNS))
+
+    for number in range(MAX_REFUSALS):
+        assert await add(f"deleted {number}")
+    task = asyncio.create_task(signs.run())
+    await are_over(stack)
+    assert not await add("m1")
+
+    monkeypatch.setattr("remoteclaw.channels.signs.boottime", lambda: boottime() + 3601)
+    assert await add(platform.say("team", "alice", "hello"))
+    await eventually(lambda: platform.did("react"))
+    task.cancel()
+    await asyncio.wait((task,))
+
+
 async def test_a_reaction_that_arrives_after_the_claim_was_lost_is_corrected(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +377,7 @@ async def test_a_reaction_that_arrives_after_the_claim_was_lost_is_corrected(
     signs = StateSigns(fleet.signs, frozen, slow, Budget("test/default"), STATES)
     await signs.add(Sign("team", None, message, accepted.session.sid, accepted.entry_id))
     late = asyncio.create_task(signs.run())
-    await eventually(lambda: slow.is_called)
+    await eventually(lambda: slow.called)
 
     reader = fleet.replies.reader("test", "default")
     await eventually(reader.claim)
