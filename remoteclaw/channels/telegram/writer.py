@@ -255,7 +255,8 @@ def _bold(spans: Sequence[Span]) -> list[Span]:
 
 
 def _plain(spans: Sequence[Span]) -> str:
-    return "".join(" " if span.text == "\n" else span.text for span in spans)
+    text = "".join(" " if span.text == "\n" else span.text for span in spans)
+    return text.translate(_REMOVED)  # entities have added some
 
 
 def _padded(text: str, width: int, *, is_right: bool) -> str:

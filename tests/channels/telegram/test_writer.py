@@ -75,6 +75,7 @@ def test_html_is_sent_to_telegram_as_plain_text() -> None:
         "é@alice 😀@alice",
         "[`@alice`](mailto:x@y.example) [`@alice`](https://x.example/)",
         "@&#x202e;alice @&#x333;alice",
+        "| &#x202e;&#x202e; |\n|-|\n| x |\n\n`@alice`",
     ],
 )
 def test_a_text_mentions_nobody(markdown: str) -> None:
@@ -82,6 +83,7 @@ def test_a_text_mentions_nobody(markdown: str) -> None:
 
     assert not [name for text in texts for name in mentions_in(as_sent(text))]
     assert "alice" in "".join(text.text for text in texts)
+    assert "\u202e" not in "".join(text.text for text in texts), "code would begin too late"
 
 
 def test_code_and_mail_addresses_stay_as_they_are_and_so_does_the_bots_own_name() -> None:
