@@ -464,7 +464,7 @@ async def test_a_slow_file_delays_only_its_own_conversation(
 
     assert channel.texts("alice") == []
     assert await client.hlen(CURSORS)
-    assert await client.hlen(keys.inbox("test", "default")) == 2  # the file, and what is after it
+    await until_stored(stack, 2)  # the file, and what is after it
 
     channel.platform.tell()
     await wait_for_reply(channel, "alice", "Waiting for a worker.")
