@@ -326,6 +326,9 @@ async def test_the_number_of_a_card_outside_of_threads_opens_none(
         posts = channel.platform.chat("ops")
         return [post.id for post in posts if "answer with the number" in post.text]
 
-    (card, *_) = await eventually(shown)
-    channel.platform.say("ops", "alice", "1", reply_to=card)
+    await eventually(shown)
+    message = channel.platform.say("ops", "alice", "1")
     await eventually(lambda: "Allowed once by alice" in "".join(channel.texts("ops")))
+    channel.platform.say("ops", "alice", "1", id=message)  # as after a crash of the process
+    await handled(stack, channel)
+    assert all(view.key.channel_id == "team" for view in await stack.fleet.sessions.list(limit=9))
