@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from remoteclaw.fleet import keys
 from remoteclaw.protocols import Card
 from tests.support.failpoints import Side
 from tests.support.lab import Lab, Scenario, answer, check, write
@@ -33,8 +34,8 @@ async def lab(request: pytest.FixtureRequest) -> AsyncIterator[Lab]:
     """One Redis, one platform and one account; the cases start the process."""
     async with Lab.opened(request.param) as opened:
         opened.start()
-        began = {"history": "polled", "plaza": "followed"}[request.param]
-        await eventually(lambda: opened.channel.platform.did(began))
+        # What is written before the first cursors are stored is of before the first start.
+        await eventually(lambda: opened.client.exists(keys.cursors(*opened.account)))
         yield opened
 
 
