@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from remoteclaw.channels.matrix.profile import PROFILE as MATRIX
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
 from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.web.profile import PROFILE as WEB
@@ -45,6 +46,13 @@ CHANNELS: dict[str, Channel] = {
         profile=ChannelProfile(
             person_form=WEB.person_form, owner_prefix=WEB.owner_prefix, is_local=True
         )
+    ),
+    "matrix": Channel(
+        profile=MATRIX,
+        settings="remoteclaw.channels.matrix.settings:MatrixConfig",
+        adapter="remoteclaw.channels.matrix.adapter:MatrixAdapter",
+        extra="matrix",
+        sign_up="Make an account on any Matrix homeserver, for example in Element.",
     ),
     "telegram": Channel(
         profile=TELEGRAM,

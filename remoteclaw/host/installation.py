@@ -16,6 +16,7 @@ from pathlib import Path
 #: What needs the packages of an extra, besides terminals, whose emulator not every system has.
 EXTRAS = {
     "dashboard": "`remoteclaw dashboard` needs",
+    "matrix": "Accounts on Matrix need",
     "push": "The page's notifications need",
     "telegram": "Bots on Telegram need",
 }
