@@ -45,6 +45,9 @@ class _Memory(dict[str, bytes]):
         else:
             self[name] = value
 
+    async def settle(self) -> None:
+        """Do nothing: there is no Redis."""
+
 
 class Onboarding:
     """Adds one account to the configuration, step by step."""

@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import ConfigError, StateTooLarge
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 #: The maximum size of a value, and of all values of an account, in bytes.
 MAX_VALUE_BYTES, MAX_BYTES = 256 * 1024, 16 * 1024 * 1024
+#: The name of the value with which `settle()` waits, and its time limit, in milliseconds: Redis
+#: writes to its disk once a second.
+SETTLED, SETTLE_MS = "settled", 3000
 #: The first byte of a stored value: whether it is encrypted.
 _PLAIN, _SECRET = b"=", b"*"
 
@@ -79,6 +83,21 @@ class StoredState:
         )
         if result == "large":
             raise _too_large(name, MAX_BYTES + len(value or b""), MAX_BYTES)
+
+    async def settle(self) -> None:
+        """Wait until what was written survives a crash of Redis, if the server can say so.
+
+        Redis 7.2 and later, and Valkey can. Only a write of the same connection makes it wait.
+        """
+        key, now = self._key, _PLAIN + str(boottime()).encode()
+
+        async def send() -> None:
+            pipeline = self._scripts.client.pipeline(transaction=False)
+            pipeline.hset(key, SETTLED, now)
+            pipeline.execute_command("WAITAOF", 1, 0, SETTLE_MS)
+            await pipeline.execute(raise_on_error=False)
+
+        await self._scripts.call(send, deadline=math.inf)
 
     def _fernet(self) -> "Fernet":
         from cryptography.fernet import Fernet  # slow, and only adapters with secrets need it

@@ -183,6 +183,9 @@ class AdapterState(Protocol):
     async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
         """Store a value, encrypted if it is a secret; None removes it."""
 
+    async def settle(self) -> None:
+        """Wait until what was written survives a crash of Redis, if the server can say so."""
+
 
 class FileSource(Protocol):
     """The source of the files that people send."""
