@@ -659,7 +659,8 @@ def test_policy_explain_prints_json(home: Home) -> None:
         (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
         (
             ["--channel", "x"],
-            "There is no channel 'x': there are 'cli', 'matrix', 'telegram', 'web', 'webhook', 'slack'.",
+            "There is no channel 'x': there are 'cli', 'matrix', 'telegram', 'web', 'webhook', "
+            "'slack'.",
         ),
     ],
 )
