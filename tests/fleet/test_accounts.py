@@ -1,5 +1,6 @@
 """The claim of an account, and the state that its adapter keeps."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ConfigError, LeaseLost, StateTooLarge
 from remoteclaw.fleet import Fleet, adapter_state, keys
+from remoteclaw.up.embedded import ServerProgram
+from tests.support.servers import installed_servers, running_server
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 
 async def test_a_leaving_reader_gives_up_only_its_own_claim(fleet: Fleet) -> None:
@@ -53,6 +57,31 @@ async def test_the_state_of_an_adapter_is_written_by_the_reader_alone_and_secret
     elsewhere = fleet.accounts.state(second, other.adapter_state_key)
     with pytest.raises(ConfigError, match="copy adapter-state-key from the state directory"):
         await elsewhere.read("key")
+
+
+@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
+async def test_the_state_of_an_adapter_waits_for_the_disk(
+    program: ServerProgram, directory: Path
+) -> None:
+    """A server that writes to its disk now and then keeps the caller waiting until it has."""
+    with running_server(program, directory, "--appendfsync", "no") as server:
+        fleet = Fleet.open(server.url)
+        client: Any = fleet.scripts.client
+        reader = fleet.replies.reader("test", "default")
+        await reader.wait_for_claim()
+        state = fleet.accounts.state(reader, directory / "unused")
+        await state.write("session", b"abc")
+        settling = asyncio.create_task(state.settle())
+
+        async def waits() -> bool:
+            return "waitaof" in [each["cmd"] for each in await client.client_list()]
+
+        version = (await client.info("server"))["redis_version"].split(".")
+        if [*map(int, version[:2])] >= [7, 2]:
+            await eventually(waits)
+            await client.config_set("appendfsync", "everysec")
+        await settling
+        await fleet.aclose()
 
 
 async def test_the_state_of_an_adapter_has_a_limit_but_also_fits_into_a_full_redis(
