@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import logging
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,8 @@ class Device:
         self._changed: set[str] = set()
         self._is_changed = False
         """Whether the account's keys have changed since they were stored."""
+        self._opened = b""
+        """What this process has written when it loaded the keys."""
 
     async def open(self) -> None:
         """Load the keys, or make them at the first start, and publish what is not published yet.
@@ -81,6 +84,8 @@ class Device:
         Raises `AccountRefused` if the homeserver has keys of this device that are lost.
         """
         self._sessions, self._usable, self._changed = {}, {}, set()
+        self._opened = uuid.uuid4().bytes
+        await self._state.write("opened", self._opened)
         if stored := await self._state.read("device"):
             self._account = Account.from_pickle(stored.decode(), PICKLE_KEY)
         else:
@@ -89,6 +94,10 @@ class Device:
                 raise AccountRefused(KEYS_LOST)
             self._account = Account()
         await self._publish(0, with_device=True)
+
+    async def is_current(self) -> bool:
+        """Whether no other process has used the keys since this one has loaded them."""
+        return await self._state.read("opened") == self._opened
 
     @property
     def curve25519(self) -> str:
@@ -121,9 +130,8 @@ class Device:
         )
 
     async def refill(self, left: int) -> None:
-        """Publish one-time keys, of which the homeserver has `left`, if they are getting few."""
-        if left < ONE_TIME_KEYS // 2:
-            await self._publish(left)
+        """Publish one-time keys, of which the homeserver has `left`."""
+        await self._publish(left)
 
     async def _publish(self, left: int, *, with_device: bool = False) -> None:
         """Publish keys. They are stored first: nobody may use a key that is lost."""

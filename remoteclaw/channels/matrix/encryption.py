@@ -14,7 +14,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from remoteclaw.channels.matrix.api import Homeserver, json_of
-from remoteclaw.channels.matrix.device import MEGOLM, CantDecrypt, Device, Event, OtherDevice
+from remoteclaw.channels.matrix.device import (
+    MEGOLM,
+    ONE_TIME,
+    ONE_TIME_KEYS,
+    CantDecrypt,
+    Device,
+    Event,
+    OtherDevice,
+)
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.room_keys import Outbound, RoomKeys, own_session, session_of
 from remoteclaw.errors import RemoteClawError
@@ -54,10 +62,18 @@ class Encryption:
     async def open(self) -> None:
         """Load this device's keys, or make and publish them. Drops what is only in memory."""
         async with self._working:
-            self._keys.forget()
-            self._lists.forget()
-            self._outbound.clear()
-            await self.device.open()
+            await self._open()
+
+    async def _open(self) -> None:
+        self._keys.forget()
+        self._lists.forget()
+        self._outbound.clear()
+        await self.device.open()
+
+    async def _ensure_current(self) -> None:
+        """Load the keys again if another process had the account meanwhile."""
+        if not await self.device.is_current():
+            await self._open()
 
     @property
     def about_verification(self) -> str:
@@ -74,21 +90,24 @@ class Encryption:
         async with self._working:
             lists = response.get("device_lists", {})
             self._lists.forget([*lists.get("changed", ()), *lists.get("left", ())])
+            if response.get("to_device", {}).get("events"):
+                await self._ensure_current()
             found: set[str] = set()
             lost: list[tuple[str, str]] = []
             for event in response.get("to_device", {}).get("events", ()):
                 try:
                     found |= await self._take(event)
                 except CantDecrypt as error:
-                    log.info("a message of %s can't be decrypted: %s", event["sender"], error)
-                    lost.append((event["sender"], str(event["content"].get("sender_key"))))
+                    log.info("a message to this device can't be decrypted: %s", error)
+                    lost.append((str(event.get("sender")), str(event["content"].get("sender_key"))))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     log.warning("a message to this device is malformed: %s", type(error).__name__)
             await self._keys.save()
             await self.device.save()
             self._is_unsettled |= bool(response.get("to_device", {}).get("events"))
-            left = response.get("device_one_time_keys_count", {}).get("signed_curve25519")
-            if isinstance(left, int):
+            left = response.get("device_one_time_keys_count", {}).get(ONE_TIME)
+            if isinstance(left, int) and left < ONE_TIME_KEYS // 2:
+                await self._ensure_current()
                 await self.device.refill(left)
             for each in lost:
                 await self._unwedge(*each)
@@ -203,6 +222,9 @@ class Encryption:
             own = self.device.curve25519
             devices = [each for each in await self._lists.of(members) if each.curve25519 != own]
             outbound = self._outbound.get(room)
+            if outbound is None or not {*devices} <= outbound.has:
+                await self._ensure_current()
+                outbound = self._outbound.get(room)
             if outbound is None or outbound.is_over(settings, devices):
                 outbound = Outbound()
                 await self._keys.add(room, own_session(outbound), self.device.user)

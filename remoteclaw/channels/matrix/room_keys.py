@@ -24,6 +24,8 @@ from remoteclaw.protocols import AdapterState
 #: The maximum size of the keys of a room, in bytes, so that they fit into a value of the state when
 #: they are encrypted; the oldest are dropped.
 MAX_BYTES = 180_000
+#: This many messages are remembered, so that none is accepted as another one.
+MAX_SEEN = 20_000
 #: A session ends after this many messages, and after this time, in milliseconds, unless the room
 #: says otherwise.
 MOST_MESSAGES, MOST_MS = 100, 7 * 24 * 3600 * 1000
@@ -138,6 +140,8 @@ class RoomKeys:
             inner, kind = dict(payload["content"]), str(payload["type"])
         except (KeyError, TypeError, ValueError) as error:
             raise Undecryptable(session, f"it is damaged ({type(error).__name__})") from None
+        while len(self._seen) > MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
         before = self._seen.setdefault((session, found.message_index), event["event_id"])
         if not is_here or before != event["event_id"]:
             raise Undecryptable(session, "it is a copy of another message")
