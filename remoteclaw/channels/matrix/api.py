@@ -34,7 +34,7 @@ from remoteclaw.host.files import format_size
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 30.0, 120.0
 #: The pause after a 429 that names none, in seconds.
 BUSY_S = 5.0
-CLIENT, MEDIA = "/_matrix/client/v3", "/_matrix/media/v3"
+MEDIA = "/_matrix/media/v3"
 
 #: Explanations for people, by the homeserver's error code.
 _EXPLANATIONS = {
@@ -82,14 +82,16 @@ class Homeserver:
             trust_env=url.startswith("https:"),
         )
 
-    async def get(self, *path: str, wait_s: float = 0, **params: Any) -> dict[str, Any]:
-        """Return what is at a path of the API, given as its segments.
+    async def get(
+        self, *path: str, version: str = "v3", wait_s: float = 0, **params: Any
+    ) -> dict[str, Any]:
+        """Return what is at a path of a version of the API, given as its segments.
 
         The response may take `wait_s` seconds longer than usual.
         """
         timeout = httpx2.Timeout(ANSWER_S + wait_s, connect=CONNECT_S)
         try:
-            return await self._json("GET", _path(path), params=params, timeout=timeout)
+            return await self._json("GET", _path(path, version), params=params, timeout=timeout)
         except PlatformUnknown as unknown:  # it has no effect, so it can be repeated
             raise PlatformAway(str(unknown)) from None
 
@@ -187,8 +189,9 @@ def json_of(body: Any) -> bytes:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
-def _path(segments: tuple[str, ...]) -> str:
-    return "/".join((CLIENT, *(quote(segment, safe="") for segment in segments)))
+def _path(segments: tuple[str, ...], version: str = "v3") -> str:
+    names = (quote(segment, safe="") for segment in segments)
+    return "/".join((f"/_matrix/client/{version}", *names))
 
 
 def _parsed(content: bytes) -> Any:

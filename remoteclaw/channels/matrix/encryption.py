@@ -36,8 +36,8 @@ AGAIN_S = 60.0
 #: seconds.
 UNWEDGED_S = 3600.0
 NO_VERIFICATION = (
-    "This account is a program, so it can't compare emoji. Its device {device} is signed by its "
-    "own identity, and has the fingerprint {fingerprint}."
+    "it asks for a verification, and a program can't compare emoji. The account's device {device} is "
+    "signed by its own identity, and has the fingerprint {fingerprint}"
 )
 
 log = logging.getLogger(__name__)

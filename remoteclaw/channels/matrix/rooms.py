@@ -1,0 +1,103 @@
+"""Facts of rooms: whether they are encrypted, who is in them, and where they have moved."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
+from remoteclaw.channels.matrix.device import Event
+from remoteclaw.protocols import AdapterState
+
+
+class Rooms:
+    """What is known of the account's rooms. It is asked for once, and kept current by events."""
+
+    def __init__(self, api: Homeserver, state: AdapterState, me: str) -> None:
+        self._api, self._state, self._me = api, state, me
+        self._plain: set[str] = set()
+        """Rooms that were not encrypted when the homeserver was asked."""
+        self._members: dict[str, dict[str, str | None]] = {}
+        """The display names of the people in a room."""
+        self._kept: dict[str, dict[str, Any]] = {}
+        """The values `encrypted` and `moved` of the state, once they are read."""
+
+    def forget(self, room: str | None = None) -> None:
+        """Ask again for the facts of a room, or of all rooms."""
+        for each in [*self._members, *self._plain] if room is None else [room]:
+            self._plain.discard(each)
+            self._members.pop(each, None)
+        if room is None:
+            self._kept = {}
+
+    async def encryption(self, room: str) -> Mapping[str, Any] | None:
+        """Return the settings of a room's encryption; None if it was never encrypted."""
+        known = await self._of("encrypted")
+        if room in known:
+            return dict(known[room])
+        if room in self._plain:
+            return None
+        try:
+            found = await self._api.get("rooms", room, "state", "m.room.encryption")
+        except MatrixRefused as refusal:
+            if refusal.code != "M_NOT_FOUND":
+                raise
+            self._plain.add(room)
+            return None
+        await self._keep("encrypted", room, found)
+        return found
+
+    async def members(self, room: str) -> Mapping[str, str | None]:
+        """Return the people in a room, the account included, with their display names."""
+        if room not in self._members:
+            found = await self._api.get("rooms", room, "joined_members")
+            self._members[room] = {
+                user: _name(about.get("display_name")) for user, about in found["joined"].items()
+            }
+        return self._members[room]
+
+    async def is_group(self, room: str) -> bool:
+        """Whether more than one person besides the account is in a room."""
+        return len(await self.members(room)) > 2
+
+    async def current(self, room: str) -> str:
+        """Return the room to which a room has moved, or the room itself."""
+        moved = await self._of("moved")
+        passed = {room}
+        while room in moved and moved[room] not in passed:
+            room = moved[room]
+            passed.add(room)
+        return room
+
+    async def move(self, room: str, to: str) -> None:
+        """Record that a room has moved."""
+        await self._keep("moved", room, to)
+
+    async def apply(self, room: str, events: Iterable[Event]) -> None:
+        """Take facts out of the events of a room."""
+        for event in events:
+            content = event.get("content")
+            if not isinstance(content, dict) or not isinstance(event.get("state_key"), str):
+                continue
+            if event["type"] == "m.room.encryption":
+                self._plain.discard(room)
+                if room not in await self._of("encrypted"):
+                    await self._keep("encrypted", room, content)
+            elif event["type"] == "m.room.member" and room in self._members:
+                if content.get("membership") == "join":
+                    self._members[room][event["state_key"]] = _name(content.get("displayname"))
+                else:
+                    self._members[room].pop(event["state_key"], None)
+
+    async def _of(self, name: str) -> dict[str, Any]:
+        if name not in self._kept:
+            self._kept[name] = json.loads(await self._state.read(name) or b"{}")
+        return self._kept[name]
+
+    async def _keep(self, name: str, room: str, value: Any) -> None:
+        kept = await self._of(name) | {room: value}
+        await self._state.write(name, json.dumps(kept).encode())
+        self._kept[name] = kept
+
+
+def _name(name: Any) -> str | None:
+    return name if isinstance(name, str) else None

@@ -1,0 +1,373 @@
+"""What has happened in all rooms since a position: `/sync`, with its gaps filled.
+
+An event that can't be decrypted is kept in the account's state, and reported when its key comes.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
+from remoteclaw.channels.matrix.device import Event
+from remoteclaw.channels.matrix.encryption import Encryption
+from remoteclaw.channels.matrix.events import (
+    KINDS,
+    VERIFICATION,
+    Where,
+    related_id,
+    relation_of,
+    report_of,
+)
+from remoteclaw.channels.matrix.room_keys import Undecryptable
+from remoteclaw.channels.matrix.rooms import Rooms
+from remoteclaw.clock import now_ms
+from remoteclaw.errors import PlatformRefused, RemoteClawError
+from remoteclaw.protocols import AdapterState, Incoming, PollResult
+
+SOURCE = "sync"
+#: A poll waits this long for events, in seconds.
+POLL_S = 25.0
+FILTER = json.dumps(
+    {
+        "presence": {"types": []},
+        "account_data": {"types": []},
+        "room": {
+            "timeline": {"limit": 100},
+            "state": {"lazy_load_members": True},
+            "ephemeral": {"types": []},
+            "account_data": {"types": []},
+        },
+    }
+)
+#: A gap is read in pages of this many events, up to this many pages: more than a busy day has.
+PAGE, MAX_PAGES = 500, 20
+#: This many events are remembered, for what relates to them.
+MAX_SEEN = 2000
+#: An event whose key has not come is told of after this time, and at most once in the second one in
+#: each room; it is forgotten after the third. In milliseconds.
+TOLD_MS, AGAIN_MS, LOST_MS = 60_000, 3_600_000, 86_400_000
+#: This many events wait for their keys.
+MAX_WAITING = 100
+CANT_READ = (
+    "it is encrypted, and {why}. Send it again; if that doesn't help, log out of your client and "
+    "in again"
+)
+
+log = logging.getLogger(__name__)
+
+
+class Sync:
+    """Reads what happens in the rooms of an account."""
+
+    def __init__(
+        self, api: Homeserver, rooms: Rooms, encryption: Encryption, state: AdapterState, me: str
+    ) -> None:
+        self._api, self._rooms, self._encryption, self._state = api, rooms, encryption, state
+        self._me = me
+        self._returned: str | None = None
+        """The position of the last result."""
+        self._seen: dict[str, Event] = {}
+        self._waiting: dict[str, Any] | None = None
+        """The events whose keys have not come, and when each room was told of some."""
+
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait for events after the position, and return what people did."""
+        since = cursors.get(SOURCE)
+        is_new = since != self._returned
+        if is_new:  # another process may have had the account
+            self._rooms.forget()
+            self._seen, self._waiting = {}, None
+        waiting = await self._loaded()
+        await self._encryption.settled()
+        wait_s = self._wait_s(waiting) if since else 0.0
+        params = {"since": since} if since else {}
+        answer = await self._api.get(
+            "sync", wait_s=wait_s, timeout=int(wait_s * 1000), filter=FILTER, **params
+        )
+        came = await self._encryption.take(answer)
+        rooms = answer.get("rooms", {})
+        found = [*self._memberships(rooms, since or "")]
+        before = json.dumps(waiting)
+        if since:
+            for room, joined in rooms.get("join", {}).items():
+                found += await self._joined(room, joined, since)
+        done, reports = await self._decrypted_late(None if is_new else came)
+        found += [*reports, *await self._told()]
+        if json.dumps(waiting) != before:
+            await self._keep()
+        self._returned = answer["next_batch"]
+        return PollResult(
+            tuple(found), {SOURCE: answer["next_batch"]}, self._forgetting(done) if done else None
+        )
+
+    # -- rooms ---------------------------------------------------------------------------------
+
+    def _memberships(self, rooms: Mapping[str, Any], since: str) -> list[Incoming]:
+        """Return the invitations, which have no ids, and the removals."""
+        found = []
+        for kind, state, invitation in (
+            ("invite", "invite_state", "invited"),
+            ("leave", "timeline", "removed"),
+        ):
+            for room, about in rooms.get(kind, {}).items():
+                for event in about.get(state, {}).get("events", ()):
+                    is_mine = (event.get("type"), event.get("state_key")) == (
+                        "m.room.member",
+                        self._me,
+                    )
+                    if not is_mine or event.get("sender") == self._me:
+                        continue
+                    incoming: dict[str, Any] = {
+                        "id": event.get("event_id") or f"invitation {room} {since}",
+                        "chat": room,
+                        "sender": str(event["sender"]),
+                        "at_ms": event.get("origin_server_ts") or now_ms(),
+                        "is_group": not event["content"].get("is_direct"),
+                        "invitation": invitation,
+                    }
+                    found.append(Incoming(**incoming))
+        return found
+
+    async def _joined(self, room: str, joined: Mapping[str, Any], since: str) -> list[Incoming]:
+        """Return what people did in a room, oldest first."""
+        timeline = joined.get("timeline", {})
+        events: list[Event] = list(timeline.get("events", ()))
+        state = [*joined.get("state", {}).get("events", ()), *events]
+        began = next(filter(self._is_beginning, state), None)
+        if timeline.get("limited"):
+            self._rooms.forget(room)
+            events = [*await self._missed(room, timeline.get("prev_batch"), since, began), *events]
+        elif began is not None:
+            events = [*await self._missed(room, timeline.get("prev_batch"), None, began), *events]
+        await self._rooms.apply(room, state)
+        if began is not None:
+            events = self._since_invitation(events)
+        found = []
+        for event in events:
+            try:
+                found += await self._reports(room, event)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                log.warning("an event in %s is malformed: %s", room, type(error).__name__)
+        return found
+
+    def _is_beginning(self, event: Event) -> bool:
+        """Whether the account has just joined with this event."""
+        if (event.get("type"), event.get("state_key")) != ("m.room.member", self._me):
+            return False
+        before = event.get("unsigned", {}).get("prev_content", {})
+        return bool(event["content"].get("membership") == "join" != before.get("membership"))
+
+    def _since_invitation(self, events: Sequence[Event]) -> list[Event]:
+        """Return the events after the one that invited the account, or else after its joining."""
+        for membership in ("invite", "join"):
+            for index in range(len(events) - 1, -1, -1):
+                event = events[index]
+                if (event.get("type"), event.get("state_key")) == ("m.room.member", self._me) and (
+                    event["content"].get("membership") == membership
+                ):
+                    return list(events[index + 1 :])
+        return []
+
+    async def _missed(
+        self, room: str, before: str | None, since: str | None, began: Event | None
+    ) -> list[Event]:
+        """Return the events of a gap, oldest first; after joining, those since the invitation."""
+        missed: list[Event] = []
+        wants = "invite" in str((began or {}).get("unsigned", {}).get("prev_content"))
+        for _ in range(MAX_PAGES):
+            if before is None or (began is not None and not wants):
+                break
+            params: dict[str, Any] = {"from": before}
+            params |= {"to": since} if since and began is None else {}
+            page = await self._api.get("rooms", room, "messages", dir="b", limit=PAGE, **params)
+            chunk = page.get("chunk", [])
+            missed = [*reversed(chunk), *missed]
+            before = page.get("end")
+            if not chunk or (began is not None and self._since_invitation(missed)):
+                break
+        return missed
+
+    # -- events --------------------------------------------------------------------------------
+
+    async def _reports(self, room: str, event: Event) -> list[Incoming]:
+        """Return the report of an event, unless nobody expects anything of it."""
+        if event["type"] == "m.room.encrypted":
+            try:
+                event = await self._encryption.decrypted(room, event)
+            except Undecryptable as error:
+                if event["sender"] != self._me:
+                    await self._wait_for_key(room, event, error)
+                return []
+        if event["type"] == "m.room.tombstone":
+            return await self._moved(room, event)
+        if event["type"] not in KINDS or "state_key" in event:
+            return []
+        related = await self.event(room, related_id(event))
+        self._remember(event)
+        if event["sender"] == self._me or not event["content"]:  # it is removed
+            return []
+        names = await self._rooms.members(room)
+        where = Where(room, await self._rooms.is_group(room), self._me, names)
+        if event["content"].get("msgtype") == VERIFICATION:
+            return [_problem(event, where, "", self._encryption.about_verification)]
+        report = report_of(event, where, related)
+        if report is None or (report.sender == self._me):
+            return []
+        return [report]
+
+    def _remember(self, event: Event) -> None:
+        self._seen[event["event_id"]] = event
+        while len(self._seen) > MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+    async def event(self, room: str, id_: str | None) -> Event | None:
+        """Return an event, decrypted; None if the homeserver doesn't have it."""
+        if id_ is None:
+            return None
+        if id_ not in self._seen:
+            try:
+                found = await self._api.get("rooms", room, "event", id_)
+                self._remember(await self.read(room, found))
+            except MatrixRefused:
+                return None
+        return self._seen[id_]
+
+    async def read(self, room: str, event: Event) -> Event:
+        """Return an event decrypted, or as it is if its key is not there."""
+        if event["type"] != "m.room.encrypted":
+            return event
+        try:
+            return await self._encryption.decrypted(room, event)
+        except Undecryptable:
+            return event
+
+    async def page(self, room: str, limit: int, *, thread: str | None = None) -> list[Event]:
+        """Return the newest events of a room or thread, newest first, decrypted."""
+        room = await self._rooms.current(room)
+        if thread is None:
+            page = await self._api.get("rooms", room, "messages", dir="b", limit=limit)
+        else:
+            page = await self._api.get(
+                "rooms", room, "relations", thread, "m.thread", version="v1", limit=limit
+            )
+        events = [await self.read(room, event) for event in page.get("chunk", ())]
+        if thread is not None and len(events) < limit and (root := await self.event(room, thread)):
+            events.append(root)
+        elif thread is None:
+            events = [each for each in events if relation_of(each).get("rel_type") != "m.thread"]
+        return events
+
+    async def _moved(self, room: str, event: Event) -> list[Incoming]:
+        """Follow a room to the one that replaces it, if that one says so, too."""
+        successor = event["content"].get("replacement_room")
+        if not isinstance(successor, str):
+            return []
+        try:
+            server = event["sender"].partition(":")[2]
+            await self._api.post("join", successor, body={}, via=server)
+            created = await self._api.get("rooms", successor, "state", "m.room.create")
+        except PlatformRefused as refusal:
+            log.warning("%s has moved to %s, which can't be joined: %s", room, successor, refusal)
+            return []
+        if (created.get("predecessor") or {}).get("room_id") != room:
+            log.warning("%s names %s as its successor, which does not agree", room, successor)
+            await self._api.post("rooms", successor, "leave", body={})
+            return []
+        await self._rooms.move(room, successor)
+        about: dict[str, Any] = {"id": event["event_id"], "sender": event["sender"]}
+        at_ms = event.get("origin_server_ts", 0)
+        return [Incoming(**about, chat=room, is_group=True, at_ms=at_ms, moved_to=successor)]
+
+    # -- events whose keys have not come -------------------------------------------------------
+
+    async def _loaded(self) -> dict[str, Any]:
+        if self._waiting is None:
+            stored = await self._state.read("undecrypted")
+            self._waiting = json.loads(stored) if stored else {"events": {}, "told": {}}
+        return self._waiting
+
+    async def _keep(self) -> None:
+        waiting = await self._loaded()
+        value = json.dumps(waiting).encode() if waiting["events"] else None
+        await self._state.write("undecrypted", value)
+
+    async def _wait_for_key(self, room: str, event: Event, error: Undecryptable) -> None:
+        waiting = await self._loaded()
+        kept = {"room": room, "event": event, "since": now_ms(), "why": str(error)}
+        events = waiting["events"]
+        if event["event_id"] in events:
+            return
+        events[event["event_id"]] = kept | {"session": error.session, "is_told": False}
+        while len(events) > MAX_WAITING:
+            del events[next(iter(events))]
+        try:
+            await self._encryption.ask_for_key(room, event)
+        except RemoteClawError as refusal:
+            log.warning("no key is asked for: %s", refusal)
+
+    async def _decrypted_late(
+        self, came: Collection[str] | None
+    ) -> tuple[list[str], list[Incoming]]:
+        """Return the events whose keys have come, and their reports; None: try all events."""
+        done, reports = [], []
+        for id_, each in (await self._loaded())["events"].items():
+            if came is not None and each["session"] not in came:
+                continue
+            try:
+                await self._encryption.decrypted(each["room"], each["event"])
+            except Undecryptable:
+                continue
+            done.append(id_)
+            reports += await self._reports(each["room"], each["event"])
+        return done, reports
+
+    def _forgetting(self, done: Sequence[str]) -> Callable[[], Awaitable[None]]:
+        """Return what forgets events once their reports are stored."""
+
+        async def forget() -> None:
+            waiting = await self._loaded()
+            for id_ in done:
+                waiting["events"].pop(id_, None)
+            await self._keep()
+
+        return forget
+
+    async def _told(self) -> list[Incoming]:
+        """Return reports that say in a room that a message can't be read."""
+        waiting, now = await self._loaded(), now_ms()
+        events, told = waiting["events"], waiting["told"]
+        reports = []
+        for id_, each in list(events.items()):
+            if now - each["since"] > LOST_MS:
+                del events[id_]
+            elif not each["is_told"] and now - each["since"] >= TOLD_MS:
+                each["is_told"] = True
+                if now - told.get(each["room"], 0) >= AGAIN_MS:
+                    told[each["room"]] = now
+                    is_group = await self._rooms.is_group(each["room"])
+                    where = Where(each["room"], is_group, self._me, {})
+                    why = CANT_READ.format(why=each["why"])
+                    reports.append(_problem(each["event"], where, ":undecryptable", why))
+        return reports
+
+    @staticmethod
+    def _wait_s(waiting: Mapping[str, Any]) -> float:
+        """Return how long a poll waits: not beyond the time at which a room is told."""
+        due = [each["since"] for each in waiting["events"].values() if not each["is_told"]]
+        left_s = (min(due) + TOLD_MS - now_ms()) / 1000 if due else POLL_S
+        return max(0.0, min(POLL_S, left_s))
+
+
+def _problem(event: Event, where: Where, more: str, problem: str) -> Incoming:
+    relation = event["content"].get("m.relates_to") or {}
+    is_thread = relation.get("rel_type") == "m.thread"
+    about: dict[str, Any] = {"id": f"{event['event_id']}{more}", "sender": event["sender"]}
+    return Incoming(
+        **about,
+        chat=where.room,
+        thread=relation["event_id"] if is_thread else None,
+        is_group=where.is_group,
+        at_ms=event.get("origin_server_ts", 0),
+        problem=problem,
+    )
