@@ -1,44 +1,87 @@
-"""The Matrix adapter: receives an account's messages and sends its replies."""
+"""The Matrix adapter: receives what people write to an account, and sends its replies."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from remoteclaw.channels.matrix.api import Homeserver
+from remoteclaw.bridge.chunks import Chunker
+from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
+from remoteclaw.channels.matrix.device import Event
+from remoteclaw.channels.matrix.encryption import Encryption
+from remoteclaw.channels.matrix.events import relation_of
+from remoteclaw.channels.matrix.identity import sign_device
+from remoteclaw.channels.matrix.media import address_and_keys, opened, sealed
+from remoteclaw.channels.matrix.rooms import Rooms
 from remoteclaw.channels.matrix.settings import MatrixAccount
+from remoteclaw.channels.matrix.sync import Sync
+from remoteclaw.channels.matrix.writer import content_of
 from remoteclaw.errors import PlatformRefused
-from remoteclaw.protocols import AdapterState, Identity, IncomingFile, Part, PollResult, Reply, Sent
+from remoteclaw.messages import code_files
+from remoteclaw.protocols import (
+    AdapterState,
+    ContextMessage,
+    Identity,
+    Incoming,
+    IncomingFile,
+    Live,
+    Operation,
+    Part,
+    Place,
+    PollResult,
+    Reply,
+    Sent,
+)
+
+#: A longer text is cut into several messages, in bytes: the rest of an event is for its HTML.
+MAX_BYTES = 20_000
+#: The size of a file that is fetched, in bytes: the largest that RemoteClaw accepts, and its cover.
+MAX_FILE = 21_000_000
+#: Events of these types are never encrypted.
+PLAIN = ("m.reaction",)
+AGAIN = "(perhaps a second time)"
+#: A client hides the typing indicator after this time, in milliseconds.
+TYPING_MS = 6000
+#: `find` and `read` look at this many events.
+PAGE = 100
+#: The account's own reactions to this many messages are remembered.
+MAX_REACTIONS = 500
+NO_RIGHT_TO_PIN = (
+    "The account has no right to pin messages there: raise its power level in the room."
+)
 
 
 class MatrixAdapter:
     """One account on a homeserver."""
 
     key_window_s = 29 * 60.0  # a homeserver remembers transactions for at least 30 minutes
+    has_buttons = "reactions"
 
     def __init__(self, settings: MatrixAccount) -> None:
         self._api = Homeserver(settings.api_url, settings.read_secret("token"))
         self._me = ""
+        self._state: AdapterState
+        self._rooms: Rooms
+        self._encryption: Encryption
+        self._sync: Sync
+        self._reactions: dict[str, dict[str, str]] = {}
+        """The ids of the account's own reactions to a message, by their emoji."""
 
     async def use_state(self, state: AdapterState) -> None:
         """Keep keys there, so that the account's next process can read."""
         self._state = state
 
     async def connect(self) -> Identity:
-        """Check the token."""
+        """Check the token, and load or make the keys of this device."""
         who = await self._api.get("account", "whoami")
         self._me = str(who["user_id"])
-        return Identity(self._me)
-
-    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
-        """Wait for events. The only source is `sync`, and its cursor the homeserver's token."""
-        params: dict[str, Any] = {"timeout": 25_000 if cursors else 0}
-        if cursors:
-            params["since"] = cursors["sync"]
-        answer = await self._api.get("sync", wait_s=25, **params)
-        return PollResult((), {"sync": answer["next_batch"]})
-
-    async def fetch(self, file: IncomingFile) -> bytes:
-        """Return the content of a file that a person has sent."""
-        return await self._api.download(file.id, max_bytes=20_000_000)
+        device = str(who.get("device_id", ""))
+        self._rooms = Rooms(self._api, self._state, self._me)
+        self._encryption = Encryption(self._api, self._state, self._me, device)
+        self._sync = Sync(self._api, self._rooms, self._encryption, self._state, self._me)
+        await self._encryption.open()
+        problem = await sign_device(self._api, self._state, self._encryption.device)
+        return Identity(self._me, problem)
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Do nothing: Matrix has no menu of commands."""
@@ -47,12 +90,303 @@ class MatrixAdapter:
         """Close all connections."""
         await self._api.aclose()
 
+    # -- what people do ------------------------------------------------------------------------
+
+    async def poll(self, cursors: Mapping[str, str]) -> PollResult:
+        """Wait for events. The only source is `sync`, and its cursor the homeserver's position."""
+        return await self._sync.poll(cursors)
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file that a person has sent."""
+        address, keys = address_and_keys(file.id)
+        content = await self._api.download(address, max_bytes=MAX_FILE)
+        return content if keys is None else opened(content, keys)
+
+    async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
+        """Return the messages of a thread before a message."""
+        found: list[ContextMessage] = []
+        names = await self._rooms.members(place.chat)
+        for event in await self._messages(place, PAGE):
+            if event["event_id"] == before:
+                found = []
+            else:
+                sender = event["sender"]
+                found.append(ContextMessage(sender, _body(event), names.get(sender)))
+        return found[:limit][::-1]
+
+    async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
+        """Join a room, or decline."""
+        try:
+            if joins:
+                await self._api.post("join", incoming.chat, body={})
+            else:
+                await self._api.post("rooms", incoming.chat, "leave", body={})
+        except MatrixRefused as refusal:
+            if joins or refusal.code not in ("M_FORBIDDEN", "M_NOT_FOUND"):
+                raise
+
+    # -- what agents write ---------------------------------------------------------------------
+
     def parts(self, reply: Reply) -> Sequence[Part]:
-        """Return the text."""
-        return [Part(0, reply.text)] if reply.text else []
+        """Return the messages of a reply: its text, then long code as files, then its files."""
+        shown, made = code_files(reply.text, reply.code_file_lines)
+        cut = Chunker(MAX_BYTES, "bytes")
+        texts = [*cut.feed(shown), *cut.finish()]
+        if texts and reply.is_error:
+            texts[0] = f"⚠️ {texts[0]}"
+        if texts and reply.origin and reply.index == 0 and not reply.is_aside:
+            texts[0] = f"*({reply.origin})*\n\n{texts[0]}"
+        contents: list[dict[str, Any]] = [{"content": text} for text in texts]
+        contents += [{"content": file.content, "name": file.name} for file in made]
+        contents += [{"attachment": file} for file in reply.attachments]
+        return [Part(index, **content) for index, content in enumerate(contents)]
 
     async def send(
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
-        """Send one part of a reply."""
-        raise PlatformRefused("Nothing is sent yet.")
+        """Send one part of a reply, with the reactions that answer its request."""
+        place = Place(reply.channel_id, reply.thread_id)
+        if part.file_name:
+            message = await self._file(reply, part, content or b"")
+        else:
+            text = f"*{AGAIN}*\n\n{part.content}" if is_again else part.content
+            message = content_of(text, is_quiet=_is_quiet(reply), asked_by=reply.asked_by)
+        answered = reply.reply_to_id if part.index == 0 else None
+        message |= _related(place, answered)
+        txn = _txn(reply, part)
+        id_ = await self._put_event(place.chat, "m.room.message", message, txn)
+        await self._show_choices(reply, part, id_)
+        return Sent(id_)
+
+    async def _show_choices(self, reply: Reply, part: Part, id_: str) -> None:
+        """React to the message of a request with the emoji of its choices."""
+        if not reply.card or part.index:
+            return
+        for emoji in reply.card.emoji:
+            txn = _hashed(id_, emoji)
+            await self._put_event(reply.channel_id, "m.reaction", _annotation(id_, emoji), txn)
+
+    async def _file(self, reply: Reply, part: Part, content: bytes) -> dict[str, Any]:
+        """Store a file on the homeserver; return its message."""
+        kind = part.attachment.mime_type if part.attachment else "text/plain"
+        is_encrypted = await self._rooms.encryption(await self._rooms.current(reply.channel_id))
+        message: dict[str, Any] = {
+            "msgtype": f"m.{kind.split('/')[0]}",
+            "body": part.file_name,
+            "filename": part.file_name,
+            "info": {"mimetype": kind, "size": len(content)},
+            "m.mentions": {},
+        }
+        if message["msgtype"] not in ("m.image", "m.audio", "m.video"):
+            message["msgtype"] = "m.file"
+        if is_encrypted is None:
+            return message | {"url": await self._api.upload(content, part.file_name, kind)}
+        ciphertext, file = sealed(content)
+        address = await self._api.upload(ciphertext, "file", "application/octet-stream")
+        return message | {"file": {"url": address, **file}}
+
+    async def _put_event(self, room: str, kind: str, content: Mapping[str, Any], txn: str) -> str:
+        """Send an event, encrypted in a room that was ever encrypted; return its id.
+
+        The homeserver drops a repetition with the same `txn`.
+        """
+        room = await self._rooms.current(room)
+        settings = None if kind in PLAIN else await self._rooms.encryption(room)
+        if settings is not None:
+            members = (await self._rooms.members(room)).keys()
+            content = await self._encryption.encrypted(
+                room, kind, content, members=members, settings=settings
+            )
+            kind = "m.room.encrypted"
+        try:
+            answer = await self._api.put("rooms", room, "send", kind, txn, body=content)
+        except MatrixRefused as refusal:
+            if refusal.code == "M_DUPLICATE_ANNOTATION":
+                return ""
+            raise
+        return str(answer["event_id"])
+
+    async def find(
+        self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
+    ) -> Sent | None:
+        """Look for a part by its transaction, which the homeserver shows to the same device."""
+        txn = _txn(reply, part)
+        place = Place(reply.channel_id, reply.thread_id)
+        text = part.file_name or content_of(part.content, is_quiet=True)["body"]
+        for event in await self._messages(place, PAGE):
+            is_new = event["sender"] == self._me and event["origin_server_ts"] >= since_ms
+            if not is_new or event["event_id"] in known:
+                continue
+            mark = event.get("unsigned", {}).get("transaction_id")
+            if mark == txn or (mark is None and _body(event).endswith(text)):
+                await self._show_choices(reply, part, event["event_id"])
+                return Sent(event["event_id"])
+        return None
+
+    async def _messages(self, place: Place, limit: int) -> list[Event]:
+        """Return the newest messages of a room or thread, newest first; no edits."""
+        events = await self._sync.page(place.chat, limit, thread=place.thread)
+        return [
+            event
+            for event in events
+            if event["type"] == "m.room.message"
+            and relation_of(event).get("rel_type") != "m.replace"
+            and event["content"]
+        ]
+
+    async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
+        """Send or edit a silent message that shows `live`."""
+        status = " · ".join(filter(None, (live.activity, live.plan)))
+        text = live.text.encode()[-MAX_BYTES:].decode(errors="ignore")
+        shown = "\n\n".join(filter(None, (text, f"*{status}*" if status else ""))) or "…"
+        content = content_of(shown, is_quiet=True)
+        txn = uuid.uuid4().hex
+        if message_id is None:
+            message = content | _related(place, None)
+            return await self._put_event(place.chat, "m.room.message", message, txn)
+        await self._edit(place, message_id, content, txn)
+        return message_id
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Edit a preview, or the card of a request, into a part of the reply."""
+        place = Place(reply.channel_id, reply.thread_id)
+        room = await self._rooms.current(place.chat)
+        before = await self._api.get("rooms", room, "event", message_id)
+        if "redacted_because" in before.get("unsigned", {}):
+            raise PlatformRefused("That message is gone.")
+        content = content_of(part.content, is_quiet=_is_quiet(reply), asked_by=reply.asked_by)
+        await self._edit(place, message_id, content, _hashed(_txn(reply, part), message_id))
+        return Sent(message_id)
+
+    async def _edit(
+        self, place: Place, message_id: str, content: Mapping[str, Any], txn: str
+    ) -> None:
+        edit = {
+            **content,
+            "body": f"* {content['body']}",
+            "m.new_content": content,
+            "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
+        }
+        edit.pop("formatted_body", None)  # only clients that know no edits show it
+        edit.pop("format", None)
+        await self._put_event(place.chat, "m.room.message", edit, txn)
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Delete a preview. A preview that is gone counts as deleted."""
+        try:
+            await self._redact(place.chat, message_id)
+        except MatrixRefused as refusal:
+            if refusal.code != "M_NOT_FOUND":
+                raise
+
+    async def _redact(self, room: str, event: str) -> None:
+        room = await self._rooms.current(room)
+        txn = _hashed("redact", event)
+        await self._api.put("rooms", room, "redact", event, txn, body={})
+
+    async def typing(self, place: Place) -> None:
+        """Show that an answer is being written."""
+        room = await self._rooms.current(place.chat)
+        body = {"typing": True, "timeout": TYPING_MS}
+        await self._api.put("rooms", room, "typing", self._me, body=body)
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """React to a message, delete or pin it, or read a room or thread."""
+        room, args = operation.channel_id, operation.args
+        match operation.name:
+            case "react":
+                await self._react(room, args["messageId"], args["emoji"])
+            case "delete":
+                await self._redact(room, args["messageId"])
+            case "pin":
+                await self._pin(room, args["messageId"])
+            case "read":
+                found = await self._messages(Place(room, operation.thread_id), PAGE)
+                return {"messages": [_message(event) for event in found[: args["limit"]][::-1]]}
+        return {}
+
+    async def _react(self, room: str, message: str, emoji: str) -> None:
+        """Make an emoji the account's only reaction to a message; without one, remove it."""
+        own = self._reactions.get(message)
+        if own is None:
+            own = await self._own_reactions(await self._rooms.current(room), message)
+        for each, id_ in own.items():
+            if each != emoji:
+                await self._redact(room, id_)
+        kept = {emoji: own[emoji]} if emoji in own else {}
+        if emoji and emoji not in own:
+            txn = uuid.uuid4().hex
+            id_ = await self._put_event(room, "m.reaction", _annotation(message, emoji), txn)
+            kept = {emoji: id_} if id_ else {}
+        self._reactions.pop(message, None)
+        self._reactions |= {message: kept} if kept else {}
+        while len(self._reactions) > MAX_REACTIONS:
+            del self._reactions[next(iter(self._reactions))]
+
+    async def _own_reactions(self, room: str, message: str) -> dict[str, str]:
+        page = await self._api.get(
+            "rooms", room, "relations", message, "m.annotation", version="v1", limit=PAGE
+        )
+        return {
+            relation_of(event)["key"]: event["event_id"]
+            for event in page.get("chunk", ())
+            if event["sender"] == self._me and "key" in relation_of(event)
+        }
+
+    async def _pin(self, room: str, message: str) -> None:
+        room = await self._rooms.current(room)
+        pins: list[str] = []
+        try:
+            pins = (await self._api.get("rooms", room, "state", "m.room.pinned_events"))["pinned"]
+        except MatrixRefused as refusal:
+            if refusal.code != "M_NOT_FOUND":
+                raise
+        body = {"pinned": [*dict.fromkeys((*pins, message))]}
+        try:
+            await self._api.put("rooms", room, "state", "m.room.pinned_events", body=body)
+        except MatrixRefused as refusal:
+            if refusal.code == "M_FORBIDDEN":
+                raise PlatformRefused(NO_RIGHT_TO_PIN) from None
+            raise
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def _txn(reply: Reply, part: Part) -> str:
+    """Return the id with which the homeserver knows a repetition of a part."""
+    return _hashed(reply.key, str(part.index))
+
+
+def _is_quiet(reply: Reply) -> bool:
+    return reply.is_silent or reply.is_aside
+
+
+def _related(place: Place, answered: str | None) -> dict[str, Any]:
+    """Return what puts a message into a thread, and makes it an answer to another message."""
+    relation: dict[str, Any] = {}
+    if place.thread is not None:
+        relation = {
+            "rel_type": "m.thread",
+            "event_id": place.thread,
+            "is_falling_back": answered is None,
+            "m.in_reply_to": {"event_id": answered or place.thread},
+        }
+    elif answered is not None:
+        relation = {"m.in_reply_to": {"event_id": answered}}
+    return {"m.relates_to": relation} if relation else {}
+
+
+def _annotation(message: str, emoji: str) -> dict[str, Any]:
+    relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
+    return {"m.relates_to": relation}
+
+
+def _body(event: Event) -> str:
+    return str(event["content"].get("body", ""))
+
+
+def _message(event: Event) -> dict[str, Any]:
+    names = {"id": event["event_id"], "from": event["sender"], "at": event["origin_server_ts"]}
+    return {**names, "text": _body(event)}

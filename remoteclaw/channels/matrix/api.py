@@ -60,10 +60,12 @@ _ACCOUNT = {
 class MatrixRefused(PlatformRefused):
     """Raised when the homeserver refuses a call."""
 
-    def __init__(self, code: str, text: str, status: int) -> None:
+    def __init__(self, code: str, text: str, status: int, session: str = "") -> None:
         super().__init__(_EXPLANATIONS.get(code) or f"The homeserver refused it: {text[:200]}.")
         self.code = code
         self.status = status
+        self.session = session
+        """The session of an authentication that the homeserver asks for."""
 
 
 class Homeserver:
@@ -216,7 +218,8 @@ def _failure(response: httpx2.Response, content: bytes) -> RemoteClawError:
     if status == 504:
         return PlatformUnknown("The homeserver did not answer (504): it may have been done.")
     if 400 <= status < 500:
-        return MatrixRefused(code, text.rstrip("."), status)
+        session = str(answer.get("session", ""))
+        return MatrixRefused(code, text.rstrip("."), status, session)
     return PlatformAway(f"The homeserver is out of order (HTTP {status}).")
 
 

@@ -36,7 +36,7 @@ AGAIN_S = 60.0
 #: seconds.
 UNWEDGED_S = 3600.0
 NO_VERIFICATION = (
-    "it asks for a verification, and a program can't compare emoji. The account's device {device} is "
+    "it asks for a verification, and a program can't compare emoji. The device {device} is "
     "signed by its own identity, and has the fingerprint {fingerprint}"
 )
 
