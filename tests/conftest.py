@@ -23,6 +23,8 @@ from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
 from tests.support.doors import gateway_process
+from tests.support.matrix import Homeserver, synapse
+from tests.support.matrix.server import VARIABLE as SYNAPSE
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, running_stack
 from tests.support.telegram import Telegram, TelegramBot
@@ -216,6 +218,20 @@ def telegram(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def bot(telegram: Telegram) -> TelegramBot:
     """A bot of the fake Telegram that has no messages."""
     return telegram.bot()
+
+
+@pytest.fixture(scope="session")
+def homeserver() -> Iterator[Homeserver]:
+    """A real Matrix homeserver; the test is skipped without one."""
+    if synapse() is None:
+        message = f"no Synapse is installed (${SYNAPSE} names the Python of its environment)"
+        if REQUIRED:
+            pytest.fail(message)
+        pytest.skip(message)
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    with Homeserver.running(path) as server:
+        yield server
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def required(name: str, model: ModelServerProcess) -> AgentCli:

@@ -145,7 +145,7 @@ class MatrixAdapter:
         self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
     ) -> Sent:
         """Send one part of a reply, with the reactions that answer its request."""
-        place = Place(reply.channel_id, reply.thread_id)
+        place = _place_of(reply)
         if part.file_name:
             message = await self._file(reply, part, content or b"")
         else:
@@ -211,7 +211,7 @@ class MatrixAdapter:
     ) -> Sent | None:
         """Look for a part by its transaction, which the homeserver shows to the same device."""
         txn = _txn(reply, part)
-        place = Place(reply.channel_id, reply.thread_id)
+        place = _place_of(reply)
         text = part.file_name or content_of(part.content, is_quiet=True)["body"]
         for event in await self._messages(place, PAGE):
             is_new = event["sender"] == self._me and event["origin_server_ts"] >= since_ms
@@ -249,7 +249,7 @@ class MatrixAdapter:
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
         """Edit a preview, or the card of a request, into a part of the reply."""
-        place = Place(reply.channel_id, reply.thread_id)
+        place = _place_of(reply)
         room = await self._rooms.current(place.chat)
         before = await self._api.get("rooms", room, "event", message_id)
         if "redacted_because" in before.get("unsigned", {}):
@@ -357,6 +357,10 @@ def _hashed(*parts: str) -> str:
 def _txn(reply: Reply, part: Part) -> str:
     """Return the id with which the homeserver knows a repetition of a part."""
     return _hashed(reply.key, str(part.index))
+
+
+def _place_of(reply: Reply) -> Place:
+    return Place(chat=reply.channel_id, thread=reply.thread_id)
 
 
 def _is_quiet(reply: Reply) -> bool:

@@ -1,0 +1,73 @@
+"""An account on a real homeserver, and people who write to it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from remoteclaw.channels.process import Channels
+from remoteclaw.config.load import load_config
+from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.fleet import keys
+from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+@dataclass
+class Account:
+    """The account of RemoteClaw, which its own process runs, and its owner Ann."""
+
+    login: Login
+    ann: Person
+    faults: Faults
+    """What is between the account and the homeserver."""
+    stack: Stack
+    _run: Callable[[], Any]
+    _running: "asyncio.Task[None] | None" = None
+
+    async def start(self) -> None:
+        """Run the account, and wait until it has polled."""
+        before = self.faults.count("/sync")
+        self._running = asyncio.create_task(self._run())
+
+        async def polls() -> bool:
+            cursors = keys.cursors("matrix", "default")
+            is_first_over = await self.stack.fleet.scripts.client.exists(cursors)
+            return bool(is_first_over) and self.faults.count("/sync") > before
+
+        await eventually(polls)
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._running:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
+            self._running = None
+
+
+@pytest.fixture
+async def account(stack: Stack, homeserver: Homeserver) -> AsyncIterator[Account]:
+    """An account that has not started."""
+    login = await homeserver.register("bot")
+    async with contextlib.AsyncExitStack() as exits:
+        ann = await exits.enter_async_context(Person.registered(homeserver, "ann"))
+        faults = await exits.enter_async_context(Faults.before(homeserver.url))
+        settings = {"api_url": faults.url, "token": login.token, "owners": [ann.id]}
+        stack.configure(channels={"matrix": settings})
+        config = CurrentConfig(stack.home, load_config(stack.home.config_file))
+        account = Account(
+            login, ann, faults, stack, lambda: Channels(stack.fleet, stack.home, config).run()
+        )
+        yield account
+        await account.stop()
+
+
+@pytest.fixture
+async def second() -> AsyncIterator[Second]:
+    """People whose clients encrypt."""
+    async with second_client() as process:
+        yield process

@@ -1,0 +1,120 @@
+"""A Synapse of the tests, from an environment of its own."""
+
+import base64
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2
+import orjson
+
+from tests.support.waiting import eventually_sync
+
+#: The Python of an environment in which Synapse is installed.
+VARIABLE = "REMOTECLAW_TEST_SYNAPSE"
+_MANY = {"per_second": 10_000, "burst_count": 10_000}
+
+
+def synapse() -> str | None:
+    """Return the Python that runs Synapse; None without one."""
+    return os.environ.get(VARIABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """An account, logged in with a device."""
+
+    user: str
+    token: str
+    device: str
+    password: str
+
+
+class Homeserver:
+    """A running homeserver."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, directory: Path) -> Iterator[Self]:
+        """Run one until exit."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        settings = directory / "homeserver.json"  # YAML reads JSON
+        settings.write_bytes(orjson.dumps(_settings(directory, port)))
+        seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+        (directory / "key").write_text(f"ed25519 a_test {seed}\n")
+        argv = [str(synapse()), "-m", "synapse.app.homeserver", "-c", str(settings)]
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(argv, cwd=directory, stdout=log, stderr=log)
+        server = cls(f"http://127.0.0.1:{port}")
+        try:
+            eventually_sync(lambda: process.poll() is not None or server._answers())
+            assert process.poll() is None, (directory / "log").read_text()[-2000:]
+            yield server
+        finally:
+            process.kill()
+            process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            return httpx2.get(f"{self.url}/_matrix/client/versions").status_code == 200
+        except httpx2.HTTPError:
+            return False
+
+    async def register(self, name: str) -> Login:
+        """Make an account whose name begins so."""
+        password = uuid.uuid4().hex
+        body = {
+            "username": f"{name}-{uuid.uuid4().hex[:8]}",
+            "password": password,
+            "auth": {"type": "m.login.dummy"},
+        }
+        async with httpx2.AsyncClient() as http:
+            answer = await http.post(f"{self.url}/_matrix/client/v3/register", json=body)
+        made = answer.json()
+        return Login(made["user_id"], made["access_token"], made["device_id"], password)
+
+
+def _settings(directory: Path, port: int) -> dict[str, Any]:
+    return {
+        "server_name": "localhost",
+        "pid_file": str(directory / "pid"),
+        "listeners": [
+            {
+                "port": port,
+                "bind_addresses": ["127.0.0.1"],
+                "type": "http",
+                "resources": [{"names": ["client"], "compress": False}],
+            }
+        ],
+        "database": {"name": "sqlite3", "args": {"database": str(directory / "database")}},
+        "media_store_path": str(directory / "media"),
+        "signing_key_path": str(directory / "key"),
+        "macaroon_secret_key": secrets.token_hex(),
+        "form_secret": secrets.token_hex(),
+        "report_stats": False,
+        "enable_registration": True,
+        "enable_registration_without_verification": True,
+        "suppress_key_server_warning": True,
+        "trusted_key_servers": [],
+        "presence": {"enabled": False},
+        "url_preview_enabled": False,
+        "bcrypt_rounds": 4,
+        "rc_message": _MANY,
+        "rc_registration": _MANY,
+        "rc_login": {"address": _MANY, "account": _MANY, "failed_attempts": _MANY},
+        "rc_joins": {"local": _MANY, "remote": _MANY},
+        "rc_joins_per_room": _MANY,
+        "rc_invites": {"per_room": _MANY, "per_user": _MANY, "per_issuer": _MANY},
+        "rc_room_creation": _MANY,
+    }
