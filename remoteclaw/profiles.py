@@ -37,6 +37,9 @@ class Channel:
     """Whether each gateway runs the channel's account, even if it isn't configured."""
     sign_up: str = ""
     """How to get an account on the platform, in a sentence; empty if `channel add` adds none."""
+    sign_in: str = ""
+    """The channel's `SignIn`, as `module:name`, with which `channel add` gets the account's
+    secrets; empty if it asks for them."""
 
 
 #: The channels, by the name that they have in messages and in the configuration.
@@ -52,7 +55,8 @@ CHANNELS: dict[str, Channel] = {
         settings="remoteclaw.channels.matrix.settings:MatrixConfig",
         adapter="remoteclaw.channels.matrix.adapter:MatrixAdapter",
         extra="matrix",
-        sign_up="Make an account on any Matrix homeserver, for example in Element.",
+        sign_up="Make an account for it on any Matrix homeserver, for example in Element.",
+        sign_in="remoteclaw.channels.matrix.sign_in:sign_in",
     ),
     "telegram": Channel(
         profile=TELEGRAM,

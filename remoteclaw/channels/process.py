@@ -37,6 +37,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.extensions import cant_load
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.kept_state import KeptState
 from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
@@ -85,21 +86,29 @@ class Channels:
         }
 
     async def run(self) -> None:
-        """Run the selected accounts until cancelled. Restart an account whose settings change."""
-        running: dict[AccountKey, tuple[AccountConfig, asyncio.Task[None]]] = {}
+        """Run the selected accounts until cancelled. Restart an account whose settings change.
+
+        An account also starts again to take over what `channel add` has kept for it.
+        """
+        running: dict[AccountKey, tuple[AccountConfig, int | None, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
                 selected = self.selected()
-                for key, (settings, task) in list(running.items()):
-                    if selected.get(key) != settings:
+                for key, (settings, kept, task) in list(running.items()):
+                    now = self._kept(key).stamp
+                    if selected.get(key) != settings or now not in (None, kept):
                         task.cancel()
                         await asyncio.wait((task,))
                         del running[key]
                 for key, settings in selected.items():
                     if key not in running:
                         account = _Account(self._fleet, self._home, self._config, key, settings)
-                        running[key] = settings, tasks.create_task(account.run())
+                        kept = self._kept(key).stamp
+                        running[key] = settings, kept, tasks.create_task(account.run())
                 await asyncio.sleep(CHECK_S)
+
+    def _kept(self, key: AccountKey) -> KeptState:
+        return KeptState(self._home.kept_state(*key), self._home.adapter_state_key)
 
 
 class _Account:
@@ -160,7 +169,10 @@ class _Account:
             try:
                 if isinstance(adapter, StatefulAdapter):
                     key_file = self._context.home.adapter_state_key
-                    await adapter.use_state(self._fleet.accounts.state(reader, key_file))
+                    state = self._fleet.accounts.state(reader, key_file)
+                    file = self._context.home.kept_state(self._provider, self._account)
+                    await KeptState(file, key_file).move_to(state)
+                    await adapter.use_state(state)
                 identity = await adapter.connect()
                 log.info("%s is %s", self._name, identity.name)
                 await self._report(name=identity.name, problem=identity.problem)

@@ -40,18 +40,28 @@ def channel() -> None:
 @click.option("--api-url", metavar="URL", help="Your own server for the platform's API.")
 @click.option("--agent", metavar="NAME", help="The agent that answers.")
 @click.option("--owner", metavar="ID", help="Your id on the platform, if you know it.")
+@click.option(
+    "--recovery-key",
+    "recovers",
+    is_flag=True,
+    help="Ask for the recovery key of the account's identity, which another client has made.",
+)
 @click.option("--no-input", is_flag=True, help="Don't ask for anything.")
 def add_channel(
     name: str,
     no_input: bool,
+    recovers: bool,
     token_files: tuple[str, ...],
     token_variables: tuple[str, ...],
     **options: str | None,
 ) -> None:
-    """Add an account on a chat platform, such as telegram.
+    """Add an account on a chat platform, such as telegram or matrix.
 
-    Checks the token, waits for your first message to learn your id, and writes the configuration.
-    If no option names the token, asks for it and stores it in a file in the state directory.
+    Checks the token or logs in, waits for your first message to learn your id, and writes the
+    configuration.
+    If no option names the token, asks for it, or for the account's password, which is not stored,
+    and stores the token in a file in the state directory. Again for an account that is logged out,
+    logs in again.
     """
     import asyncio
     import contextlib
@@ -67,7 +77,14 @@ def add_channel(
         home.create()
         places = {"file": token_files, "env": token_variables}
         adding = Onboarding(
-            home, config, name, options, places, may_ask=not no_input, hiding=hiding
+            home,
+            config,
+            name,
+            options,
+            places,
+            may_ask=not no_input,
+            recovers=recovers,
+            hiding=hiding,
         )
         with interruptible():
             asyncio.run(adding.run())

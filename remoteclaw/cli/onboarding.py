@@ -6,47 +6,101 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, cast
 
 import click
 from pydantic import ValidationError
 
-from remoteclaw.channels.process import LibraryMissing, create_adapter, library_command
+from remoteclaw.channels.process import (
+    LibraryMissing,
+    adapter_class,
+    create_adapter,
+    library_command,
+)
 from remoteclaw.cli.output import echo
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, Config, SecretsConfig
 from remoteclaw.errors import ConfigError, PlatformBusy
-from remoteclaw.host.locks import replace_file
+from remoteclaw.fleet.kept_state import KeptState
+from remoteclaw.host.hidden_input import hidden_input
+from remoteclaw.host.locks import lock, replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
-from remoteclaw.profiles import CHANNELS, channel_of, profile_of
-from remoteclaw.protocols import PlatformAdapter, PollResult, StatefulAdapter
+from remoteclaw.profiles import CHANNELS, Channel, channel_of, profile_of
+from remoteclaw.protocols import (
+    AdapterState,
+    PlatformAdapter,
+    PollResult,
+    SignedIn,
+    SignIn,
+    StatefulAdapter,
+)
 from remoteclaw.up.lock import running_pid
 
 #: The pause between two polls for the owner's first message, in seconds.
 POLL_S = 1.0
 
 
-class _Memory(dict[str, bytes]):
-    """What an adapter keeps while its account is added: nobody has its claim, so nothing stays."""
+class _Memory:
+    """What an adapter keeps while an account gets new secrets: its own state is in Redis."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[bytes, bool]] = {}
 
     async def read(self, name: str) -> bytes | None:
         """Return a value."""
-        return self.get(name)
+        return self._values.get(name, (None, False))[0]
 
     async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
         """Keep a value until the end."""
-        del is_secret
-        if value is None:
-            self.pop(name, None)
-        else:
-            self[name] = value
+        self._values.pop(name, None)
+        if value is not None:
+            self._values[name] = value, is_secret
 
     async def settle(self) -> None:
         """Do nothing: there is no Redis."""
+
+    async def copy_to(self, state: AdapterState) -> None:
+        """Store all values in `state`."""
+        for name, (value, is_secret) in self._values.items():
+            await state.write(name, value, is_secret=is_secret)
+
+
+class _Person:
+    """The person at the terminal."""
+
+    def __init__(self, *, is_there: bool) -> None:
+        self.is_there = is_there
+
+    def say(self, text: str) -> None:
+        """Show a line."""
+        echo(text)
+
+    def ask(self, question: str) -> str:
+        """Return the answer to a question, without spaces around it."""
+        self._check(question)
+        return str(click.prompt(one_line(question))).strip()
+
+    def ask_hidden(self, question: str) -> str:
+        """Return the answer to a question, which the terminal doesn't show; it may be empty."""
+        self._check(question)
+        with hidden_input():
+            answer = str(click.prompt(one_line(question), default="", show_default=False))
+        echo("")  # the terminal has not shown Enter either
+        return answer
+
+    def confirms(self, question: str) -> bool:
+        """Return the answer to a question with yes or no; without one, no."""
+        self._check(question)
+        return click.confirm(one_line(question), default=False)
+
+    def _check(self, question: str) -> None:
+        if not self.is_there:
+            raise ConfigError(f"Without --no-input, this asks: {question}.")
 
 
 class Onboarding:
@@ -61,6 +115,7 @@ class Onboarding:
         places: Mapping[str, Sequence[str]],
         *,
         may_ask: bool,
+        recovers: bool,
         hiding: contextlib.ExitStack,
     ) -> None:
         """`places` are the options that say where secrets are: `file` and `env`, each NAME=PLACE,
@@ -73,10 +128,13 @@ class Onboarding:
         self._options = options
         self._places = places
         self._may_ask = may_ask
+        self._recovers = recovers
         self._hiding = hiding
         self._account = options.get("account") or "default"
         self._lost: Mapping[str, str] = {}
         """The secrets that a configured account lacks, each with the reason."""
+        self._is_again = False
+        """Whether a configured account is signed in to again."""
         self._file = ConfigFile(home.config_file)
 
     async def run(self) -> None:
@@ -94,6 +152,11 @@ class Onboarding:
                 f"No account of {self._channel!r} can be added: `remoteclaw channel add` supports "
                 f"{', '.join(addable)}."
             )
+        if known.sign_in:
+            await self._sign_in(model, known)
+            return
+        if self._recovers:
+            raise ConfigError(f"An account of {self._channel!r} has no recovery key.")
         settings, self._lost = self._without_secrets(self._config)
         for name, problem in self._lost.items():
             echo(f"{self._channel}/{self._account} gets a new {_noun(name)}: {problem}")
@@ -138,22 +201,100 @@ class Onboarding:
 
         `known` are the settings that an account which gets new secrets has already.
         """
-        adapter = await self._adapter(self._settings(model, {**known, **table, **secrets}))
-        try:
-            if isinstance(adapter, StatefulAdapter):
-                await adapter.use_state(_Memory())
-            identity = await adapter.connect()
-            what = "The token is that" if len(model.secrets) == 1 else "They are those"
-            echo(f"{what} of {identity.name}.")
-            if identity.problem:
-                echo(identity.problem)
-            owner = self._options.get("owner")
-            if not (owner or (self._lost and self._owners)):
-                owner = await self._owner(adapter, identity.name)
-        finally:
-            await adapter.aclose()
-        await self._write(table, secrets, owner)
+        await self._install_library()
+        settings = self._settings(model, {**known, **table, **secrets})
+        adapter = create_adapter(self._channel, settings)
+        with contextlib.ExitStack() as keeping:
+            try:
+                if isinstance(adapter, StatefulAdapter):
+                    state: _Memory | KeptState = _Memory()
+                    if not self._lost:
+                        state = keeping.enter_context(self._keeping())
+                        state.clear()
+                    await adapter.use_state(state)
+                identity = await adapter.connect()
+                what = "The token is that" if len(model.secrets) == 1 else "They are those"
+                echo(f"{what} of {identity.name}.")
+                if identity.problem:
+                    echo(identity.problem)
+                owner = self._options.get("owner")
+                if not (owner or (self._lost and self._owners)):
+                    reach = f"Now write something to {one_line(identity.name)}, so that it learns"
+                    owner = await self._owner(adapter, f"{reach} who you are.")
+            finally:
+                await adapter.aclose()
+            await self._write(table, secrets, owner)
         self._print_next_steps(identity.name, owner, table)
+
+    # -- signing in ----------------------------------------------------------------------------
+
+    async def _sign_in(self, model: type[SecretsConfig], channel: Channel) -> None:
+        """Sign in to a new account, or again to a configured one, and write it."""
+        settings = self._config.accounts().get((self._channel, self._account))
+        table = self._given(list(model.secrets))
+        places = {field for name in model.secrets for field in _fields_of(name)}
+        gone = places if places & table.keys() else set()
+        known = {} if settings is None else settings.model_dump(exclude_unset=True, exclude=gone)
+        if settings is not None:
+            self._is_again, self._lost = True, dict.fromkeys(model.secrets, "")
+        await self._install_library()
+        self._hiding.close()
+        if settings is None and self._may_ask:
+            echo(channel.sign_up)
+        with self._keeping() as kept:
+            done, owner = await self._signed_in(channel, {**known, **table}, kept, model)
+            await self._write({**table, **done.settings}, done.secrets, owner)
+        self._print_next_steps(done.name, owner, table)
+
+    async def _signed_in(
+        self,
+        channel: Channel,
+        known: Mapping[str, Any],
+        kept: KeptState,
+        model: type[SecretsConfig],
+    ) -> tuple[SignedIn, str | None]:
+        """Return the account and its owner's id, if that is not in the configuration yet."""
+        sign_in = cast(SignIn, resolve_name(channel.sign_in))
+        memory = _Memory()
+        done = await sign_in(
+            _Person(is_there=self._may_ask),
+            known,
+            memory if self._is_again else kept,
+            is_configured=self._is_again,
+            recovers=self._recovers,
+        )
+        echo(f"It is signed in as {one_line(done.name)}.")
+        owner = self._options.get("owner")
+        if self._is_again:
+            await memory.copy_to(kept)  # the account's process takes it over now
+        elif not owner:
+            adapter = create_adapter(
+                self._channel, self._settings(model, {**known, **done.settings, **done.secrets})
+            )
+            try:
+                if isinstance(adapter, StatefulAdapter):
+                    await adapter.use_state(kept)
+                await adapter.connect()
+                owner = await self._owner(adapter, done.reach)
+            finally:
+                await adapter.aclose()
+        return done, owner
+
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[KeptState]:
+        """Return what the adapter keeps until the account's first process takes it over."""
+        file = self._home.kept_state(self._channel, self._account)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        held = lock(file.with_name(f".{file.name}.lock"))
+        if held is None:
+            raise ConfigError(
+                f"Another `remoteclaw channel add` of {self._channel}/{self._account} runs: end it "
+                "first."
+            )
+        try:
+            yield KeptState(file, self._home.adapter_state_key)
+        finally:
+            os.close(held)
 
     # -- the secrets ---------------------------------------------------------------------------
 
@@ -165,6 +306,20 @@ class Onboarding:
         A secret is asked for if no option says where it is.
         """
         names = [name for name in model.secrets if name in (self._lost or model.secrets)]
+        table = self._given(names)
+        missing = [name for name in names if not {f"{name}_file", f"{name}_env"} & table.keys()]
+        if missing and not self._may_ask:
+            named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
+            raise ConfigError(
+                f"Say where the {_noun(missing[0])} is: --token-file {named}FILE, or --token-env "
+                f"{named}NAME."
+            )
+        if missing:
+            echo(sign_up)
+        return table, {name: self._asked(model, name) for name in missing}
+
+    def _given(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the settings that the options name, with the places of the secrets `names`."""
         options = ("api_url", "agent")
         table: dict[str, Any] = {
             name: value for name in options if (value := self._options.get(name)) is not None
@@ -177,16 +332,7 @@ class Onboarding:
                 table[f"{name}_{kind}"] = (
                     str(Path(place).expanduser().absolute()) if is_file else place
                 )
-        missing = [name for name in names if not {f"{name}_file", f"{name}_env"} & table.keys()]
-        if missing and not self._may_ask:
-            named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
-            raise ConfigError(
-                f"Say where the {_noun(missing[0])} is: --token-file {named}FILE, or --token-env "
-                f"{named}NAME."
-            )
-        if missing:
-            echo(sign_up)
-        return table, {name: self._asked(model, name) for name in missing}
+        return table
 
     def _named(self, option: str, names: Sequence[str], kind: str) -> tuple[str, str]:
         """Return the secret and the place that an option names."""
@@ -228,9 +374,12 @@ class Onboarding:
 
     # -- the library ---------------------------------------------------------------------------
 
-    async def _adapter(self, settings: SecretsConfig) -> PlatformAdapter:
+    async def _install_library(self) -> None:
+        """Install the channel's library if it is missing and the user agrees."""
+        channel = channel_of(self._channel)
+        assert channel is not None, "checked at the start"
         try:
-            return create_adapter(self._channel, settings)
+            adapter_class(self._channel, channel)
         except LibraryMissing:
             command = library_command(self._channel)
             if not self._may_ask:
@@ -238,23 +387,26 @@ class Onboarding:
             echo(f"The library of {self._channel} is missing. This installs it, with its hashes:")
             echo(f"  {shlex.join(command)}")
             click.confirm("Install it?", default=True, abort=True)
+        else:
+            return
         log = self._home.logs / "install.log"
         process = await spawn(command, env=os.environ, log=log, death_signal=signal.SIGTERM)
         if await process.wait():
             raise ConfigError(f"The library was not installed: the reason is in {log}.")
-        return create_adapter(self._channel, settings)
 
     # -- the owner -----------------------------------------------------------------------------
 
-    async def _owner(self, adapter: PlatformAdapter, name: str) -> str | None:
+    async def _owner(self, adapter: PlatformAdapter, reach: str) -> str | None:
         """Return the id of the first sender whom the user confirms as the owner.
+
+        `reach` says how to write to the account. An invitation is accepted once the account runs.
 
         Return None if the user may not be asked. No message is acknowledged, so all are answered
         once the account runs.
         """
         if not self._may_ask:
             return None
-        echo(f"Now write something to {one_line(name)}, so that it learns who you are.")
+        echo(reach)
         asked: set[str] = set()
         cursors: dict[str, str] = {}
         while True:
@@ -263,13 +415,15 @@ class Onboarding:
                 moved = {source: at for source, at in found.cursors.items() if at is not None}
                 cursors = {**moved, **cursors}
             for incoming in found.incoming:
-                if incoming.is_group or incoming.is_bot or incoming.problem:
+                invites = incoming.invitation == "invited"
+                if (incoming.is_group and not invites) or incoming.is_bot or incoming.problem:
                     continue
                 if incoming.sender in asked:
                     continue
                 asked.add(incoming.sender)
                 who = one_line(f"{incoming.sender_name or 'no name'}, id {incoming.sender}")
-                if click.confirm(f"{who} has written. Is that you?", default=True):
+                did = "has invited it" if invites else "has written"
+                if click.confirm(f"{who} {did}. Is that you?", default=True):
                     return incoming.sender
             await asyncio.sleep(POLL_S)
 
@@ -294,7 +448,12 @@ class Onboarding:
         They are stored under the configuration's lock, and only if no other process has added the
         account meanwhile: the files are then that process's.
         """
-        account = {f"{name}_file": None for name in self._lost} | dict(table)
+        renewed = [
+            name
+            for name in self._lost
+            if name in secrets or {f"{name}_file", f"{name}_env"} & table.keys()
+        ]
+        account = {field: None for name in renewed for field in _fields_of(name)} | dict(table)
         account |= {f"{name}_file": str(self._file_of(name)) for name in secrets}
         is_default = self._account == "default"
         section: dict[str, Any] = account if is_default else {"accounts": {self._account: account}}
@@ -302,7 +461,7 @@ class Onboarding:
             section["owners"] = list(dict.fromkeys((*self._owners, owner)))
         async with self._file.locked():
             content = self._file.read()
-            if current := self._file.config_or_none(content):
+            if not self._is_again and (current := self._file.config_or_none(content)):
                 self._without_secrets(current)
             plan = self._file.plan_patch(content, {"channels": {self._channel: section}})
             for name, secret in secrets.items():

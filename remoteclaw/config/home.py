@@ -134,6 +134,10 @@ class Home:
         _kept(file, _new_state_key)
         return file
 
+    def kept_state(self, channel: str, account: str) -> Path:
+        """The file of what an adapter keeps until the account's first process takes it over."""
+        return self.path / "adapter-states" / f"{channel}-{account}"
+
     @property
     def sockets(self) -> Path:
         """The directory of unix sockets, with a short path without special characters."""

@@ -32,6 +32,40 @@ TOO_LARGE = (
 )
 
 
+class Seal:
+    """Encrypts the secrets of adapters with the key in a file."""
+
+    def __init__(self, key_file: Path) -> None:
+        self._key_file = key_file
+
+    def sealed(self, value: bytes, *, is_secret: bool) -> bytes:
+        """Return a value as it is stored."""
+        return _SECRET + self._fernet().encrypt(value) if is_secret else _PLAIN + value
+
+    def is_secret(self, stored: bytes) -> bool:
+        """Whether a stored value is encrypted."""
+        return stored[:1] == _SECRET
+
+    def opened(self, stored: bytes, *, account: str = "the account") -> bytes:
+        """Return the value. Raises `ConfigError` for one that another key has encrypted."""
+        if not self.is_secret(stored):
+            return stored[1:]
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet().decrypt(stored[1:])
+        except InvalidToken:
+            raise ConfigError(
+                f"The secrets of {account} can't be decrypted: copy {self._key_file.name} from the "
+                f"state directory of the host that ran it before to {self._key_file}."
+            ) from None
+
+    def _fernet(self) -> "Fernet":
+        from cryptography.fernet import Fernet  # slow, and only adapters with secrets need it
+
+        return Fernet(self._key_file.read_bytes().strip())
+
+
 class StoredState:
     """The `AdapterState` of an account."""
 
@@ -39,7 +73,7 @@ class StoredState:
         """`key_file` has the key of the secrets; it is made at the first use."""
         self._scripts = scripts
         self._reader = reader
-        self._key_file = key_file
+        self._seal = Seal(key_file)
         self._key = keys.adapter_state(reader.provider, reader.account)
 
     async def read(self, name: str) -> bytes | None:
@@ -48,18 +82,9 @@ class StoredState:
         stored = await self._scripts.call(client.hget, self._key, name, deadline=math.inf)
         if stored is None:
             return None
-        if stored[:1] == _PLAIN:
-            return bytes(stored[1:])
-        from cryptography.fernet import InvalidToken
-
-        try:
-            return self._fernet().decrypt(stored[1:])
-        except InvalidToken:
-            account = f"{self._reader.provider}/{self._reader.account}"
-            raise ConfigError(
-                f"The secrets of {account} can't be decrypted: copy {self._key_file.name} from the "
-                f"state directory of the host that ran it before to {self._key_file}."
-            ) from None
+        return self._seal.opened(
+            bytes(stored), account=f"{self._reader.provider}/{self._reader.account}"
+        )
 
     async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
         """Store a value, encrypted if it is a secret; None removes it.
@@ -70,7 +95,7 @@ class StoredState:
         if value is not None:
             if len(value) > MAX_VALUE_BYTES:
                 raise _too_large(name, len(value), MAX_VALUE_BYTES)
-            stored = _SECRET + self._fernet().encrypt(value) if is_secret else _PLAIN + value
+            stored = self._seal.sealed(value, is_secret=is_secret)
         result = await self._scripts.run(
             "write_adapter_state",
             token=self._reader.token,
@@ -98,11 +123,6 @@ class StoredState:
             await pipeline.execute(raise_on_error=False)
 
         await self._scripts.call(send, deadline=math.inf)
-
-    def _fernet(self) -> "Fernet":
-        from cryptography.fernet import Fernet  # slow, and only adapters with secrets need it
-
-        return Fernet(self._key_file.read_bytes().strip())
 
 
 def _too_large(name: str, size: int, limit: int) -> StateTooLarge:

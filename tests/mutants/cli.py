@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a first sender who becomes the owner without a question",
-        before='if click.confirm(f"{who} has written. Is that you?", default=True):',
+        before='if click.confirm(f"{who} {did}. Is that you?", default=True):',
         after="if True:",
         test="test_a_bot_is_added_with_its_owner_and_answers",
     ),

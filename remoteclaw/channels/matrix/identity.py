@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
-from remoteclaw.channels.matrix.device import Device, canonical
+from remoteclaw.channels.matrix.device import Device, canonical, unpadded
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.protocols import AdapterState
 
@@ -19,8 +19,8 @@ from remoteclaw.protocols import AdapterState
 USAGES = ("master", "self_signing", "user_signing")
 MADE_ELSEWHERE = (
     "The device of {user} is not signed, because the account's identity was made in another "
-    "client: people whose client gives its keys to signed devices only can't be read. Verify the "
-    "device {device} there, or make an account of its own for RemoteClaw."
+    "client: people whose client gives its keys to signed devices only can't be read. Run "
+    "`remoteclaw channel add matrix --recovery-key`, or verify the device {device} there."
 )
 UNSIGNED = (
     "The device of {user} is not signed, because the homeserver wants the password for that: run "
@@ -43,19 +43,26 @@ class Identity:
     @classmethod
     def loaded(cls, user: str, value: bytes) -> "Identity":
         """Return a stored identity."""
-        seeds = json.loads(value).items()
+        return cls.of(user, json.loads(value))
+
+    @classmethod
+    def of(cls, user: str, seeds: Mapping[str, str]) -> "Identity":
+        """Return the identity of seeds, which are unpadded Base64. Raises `ValueError`."""
         load = Ed25519PrivateKey.from_private_bytes
-        return cls(user, {usage: load(base64.b64decode(seed)) for usage, seed in seeds})
+        return cls(user, {usage: load(unpadded(seeds[usage])) for usage in USAGES})
 
     @property
-    def value(self) -> bytes:
-        """The identity as it is stored."""
-        return json.dumps(
-            {
-                usage: base64.b64encode(key.private_bytes_raw()).decode()
-                for usage, key in self._keys.items()
-            }
-        ).encode()
+    def seeds(self) -> dict[str, str]:
+        """What the keys are made from, by usage."""
+        return {
+            usage: base64.b64encode(key.private_bytes_raw()).decode().rstrip("=")
+            for usage, key in self._keys.items()
+        }
+
+    async def keep(self, state: AdapterState) -> None:
+        """Store the identity in the account's state."""
+        await state.write("identity", json.dumps(self.seeds).encode(), is_secret=True)
+        await state.settle()
 
     def public(self, usage: str) -> str:
         """Return a public key."""
@@ -99,8 +106,7 @@ async def sign_device(
         return "" if is_signed else MADE_ELSEWHERE.format(user=user, device=device.id)
     identity = Identity.loaded(user, stored) if stored else Identity.made(user)
     if master is None:
-        await state.write("identity", identity.value, is_secret=True)
-        await state.settle()
+        await identity.keep(state)
         try:
             await _publish(api, identity, device, password)
         except PlatformRefused:

@@ -19,6 +19,12 @@ class MatrixAccount(TokenConfig):
     api_url: Annotated[str, BY_PEOPLE] = "https://matrix.org"
     """The address of the homeserver, such as https://matrix-client.matrix.org."""
 
+    user: Annotated[str | None, BY_PEOPLE] = None
+    """The account's id, such as `@bot:example.org`. `channel add` writes it."""
+    device: Annotated[str | None, BY_PEOPLE] = None
+    """The id of the account's device, with which `channel add` logs in again. `channel add` writes
+    it."""
+
     @field_validator("api_url")
     @classmethod
     def _check_url(cls, value: str) -> str:
