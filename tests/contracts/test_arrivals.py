@@ -116,7 +116,7 @@ async def test_a_message_in_a_group_opens_a_thread_in_which_nobody_mentions_the_
     await world.say("look", by=8, **group, thread=other, is_for_us=True)
     await world.come_back()
     await until(opened, ("one", None), ("two", None))
-    await until(other, ("look", f"Mx {OWNER} ({OWNER}): is it red?"))
+    await until(other, ("look", f"{world.called(OWNER)}: is it red?"))
     await stack.start_worker()
 
     await eventually(lambda: {opened, other} <= set(world.threads()))

@@ -319,8 +319,8 @@ async def test_ten_turns_are_shown_while_they_run_and_answered_once(
     assert is_live is (world.provider not in ("webhook", "web"))
     answers: list[str] = []
     for number in range(10):
-        owner = world.person(OWNER)
-        about: Any = {"provider": world.provider, "chat": owner, "by": owner}
+        chat, owner = world.chat(OWNER), world.person(OWNER)
+        about: Any = {"provider": world.provider, "chat": chat, "by": owner}
         turn = await ManualTurn.begin(stack.fleet, f"{number}", **about)
         if is_live:
             await wait_for_live_text_listener(stack.fleet, world.provider)
@@ -454,9 +454,7 @@ async def test_an_outage_of_an_hour_loses_nothing(
         seconds += 10 * budget.MAX_PAUSE_S
         return boottime() + seconds
 
-    await stack.put_replies(
-        world.provider, "default", ["before"], index=1, chat=world.person(OWNER)
-    )
+    await stack.put_replies(world.provider, "default", ["before"], index=1, chat=world.chat(OWNER))
     await settled(stack, world)  # an account that is not connected yet polls less often
     monkeypatch.setattr(budget, "boottime", clock)
     monkeypatch.setattr(handling, "PAUSES_S", (0.01,))
@@ -499,7 +497,7 @@ async def test_an_answer_of_30_000_characters_is_delivered_completely(
     lines = profile.code_file_lines
     chunker = Chunker(profile.chunk_limit, profile.chunk_unit, code_file_lines=lines)
     chunks = [*chunker.feed(text), *chunker.finish()]
-    about: Any = {"chat": world.person(OWNER), "code_file_lines": lines}
+    about: Any = {"chat": world.chat(OWNER), "code_file_lines": lines}
     await stack.put_replies(world.provider, "default", chunks, **about)
     await settled(stack, world)
     shown, files = world.texts(), [content.decode() for content in world.files().values()]
@@ -520,7 +518,7 @@ async def test_an_agent_mentions_nobody(stack: Stack, world: World) -> None:
     text = f"{everybody} and {other}, ({everybody}) **{other}** [{other}](https://x.example/)"
     many = profile_of(world.provider).chunk_limit // len(f"{everybody} ") * f"{everybody} "
     await put_replies(stack, world, [text, f"Hello {asker}.", many])
-    about: Any = {"chat": world.person(OWNER), "index": 3, "asked_by": world.person(OWNER)}
+    about: Any = {"chat": world.chat(OWNER), "index": 3, "asked_by": world.person(OWNER)}
     await stack.put_replies(world.provider, "default", [f"Dear {asker}, {other}"], **about)
     await settled(stack, world)
 
@@ -605,7 +603,7 @@ async def test_files_are_received_and_sent_and_an_oversized_file_is_refused(
         assert re.search(r"The file large\.bin was not taken: .* MB", reply)
 
     there = await stack.fleet.blobs.put(SID, "answer.txt", b"42")
-    about: Any = {"chat": world.person(OWNER), "attachments": (there,)}
+    about: Any = {"chat": world.chat(OWNER), "attachments": (there,)}
     await stack.put_reply(world.provider, "default", "Here.", **about)
     await settled(stack, world)
     assert world.files() == {"answer.txt": b"42"}

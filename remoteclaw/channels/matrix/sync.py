@@ -134,7 +134,9 @@ class Sync:
         timeline = joined.get("timeline", {})
         events: list[Event] = list(timeline.get("events", ()))
         state = [*joined.get("state", {}).get("events", ()), *events]
-        began = next(filter(self._is_beginning, state), None)
+        # The complete state has just come; else it only has the members who have written.
+        is_new = any(each.get("type") == "m.room.create" for each in state)
+        began = next(filter(self._is_beginning, state if is_new else events), None)
         if timeline.get("limited"):
             self._rooms.forget(room)
             events = [*await self._missed(room, timeline.get("prev_batch"), since, began), *events]

@@ -21,7 +21,7 @@ class Faults:
         self.url = ""
         self.calls: list[str] = []
         """The calls so far, as METHOD PATH."""
-        self._refused: tuple[str, int, dict[str, str], float] | None = None
+        self._refused: tuple[str, int, dict[str, str], int] | None = None
         self._lost = ""
         self._held = ""
         self._go_on = asyncio.Event()
@@ -46,8 +46,9 @@ class Faults:
             faults.end()
             await runner.cleanup()
 
-    def refuse(self, path: str, status: int, *, times: float = 1, **headers: str) -> None:
+    def refuse(self, path: str, status: int, *, times: int = 1, after_s: int = 0) -> None:
         """Refuse the next calls whose METHOD PATH matches."""
+        headers = {"Retry-After": str(after_s)} if after_s else {}
         self._refused = path, status, headers, times
 
     def lose(self, path: str) -> None:

@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx2
 
-from tests.support.matrix.server import Homeserver, Login
+from tests.support.matrix.server import BRIDGE, Homeserver, Login
 from tests.support.waiting import HANG_S
 
 Event = dict[str, Any]
@@ -36,10 +36,19 @@ class Person:
         async with person._http:
             yield person
 
-    async def call(self, method: str, *path: str, body: Any = None, **params: Any) -> Any:
+    async def call(
+        self,
+        method: str,
+        *path: str,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> Any:
         """Call the API; return the response. A refusal fails the test."""
         address = "/".join(("/_matrix/client/v3", *(quote(each, safe="") for each in path)))
-        answer = await self._http.request(method, address, json=body, params=params)
+        answer = await self._http.request(
+            method, address, json=body, params=params, headers=headers
+        )
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -65,9 +74,16 @@ class Person:
         """Join a room."""
         await self.call("POST", "join", room, body={})
 
-    async def send(self, room: str, kind: str, content: dict[str, Any]) -> str:
-        """Send an event; return its id."""
-        sent = await self.call("PUT", "rooms", room, "send", kind, uuid.uuid4().hex, body=content)
+    async def send(
+        self, room: str, kind: str, content: dict[str, Any], *, at_ms: int | None = None
+    ) -> str:
+        """Send an event, also one of another time; return its id."""
+        path = ("rooms", room, "send", kind, uuid.uuid4().hex)
+        if at_ms is None:
+            return str((await self.call("PUT", *path, body=content))["event_id"])
+        bridge = {"Authorization": f"Bearer {BRIDGE}"}
+        about: Event = {"ts": str(at_ms), "user_id": self.id}
+        sent = await self.call("PUT", *path, body=content, headers=bridge, **about)
         return str(sent["event_id"])
 
     async def say(
@@ -79,22 +95,24 @@ class Person:
         reply_to: str | None = None,
         edits: str | None = None,
         mentions: Sequence[str] = (),
+        at_ms: int | None = None,
         **more: Any,
     ) -> str:
         """Say a text, as Element does; return the message's id."""
-        content = {"msgtype": "m.text", "body": text, "m.mentions": {}, **more}
+        content: Event = {"msgtype": "m.text", "body": text, "m.mentions": {}, **more}
         if mentions:
             content["m.mentions"] = {"user_ids": [*mentions]}
         answered = {"m.in_reply_to": {"event_id": reply_to or thread}}
         if thread:
-            about = {"rel_type": "m.thread", "event_id": thread, "is_falling_back": not reply_to}
-            content["m.relates_to"] = {**about, **answered}
+            is_falling_back = {"is_falling_back": not reply_to}
+            about = {"rel_type": "m.thread", "event_id": thread}
+            content["m.relates_to"] = {**about, **answered, **is_falling_back}
         elif reply_to:
             content["m.relates_to"] = answered
         if edits:
             content = {**content, "body": f"* {text}", "m.new_content": content}
             content["m.relates_to"] = {"rel_type": "m.replace", "event_id": edits}
-        return await self.send(room, "m.room.message", content)
+        return await self.send(room, "m.room.message", content, at_ms=at_ms)
 
     async def react(self, room: str, message: str, emoji: str) -> str:
         """React to a message; return the reaction's id."""
@@ -112,10 +130,11 @@ class Person:
         answer = await self._http.post(where, content=content, headers=headers)
         return str(answer.json()["content_uri"])
 
-    async def download(self, address: str) -> bytes:
-        """Return the content of a file."""
+    def downloaded(self, address: str) -> bytes:
+        """Return the content of a file, without waiting for others."""
         path = address.removeprefix("mxc://")
-        return (await self._http.get(f"/_matrix/client/v1/media/download/{path}")).content
+        where = f"{self._http.base_url}/_matrix/client/v1/media/download/{path}"
+        return httpx2.get(where, headers=self._http.headers).content
 
     async def timeline(self, room: str) -> list[Event]:
         """Return the newest 200 events of a room, oldest first."""
@@ -125,7 +144,7 @@ class Person:
     async def follow(self) -> None:
         """Keep `events` current until cancelled, and join each room to which it is invited."""
         while True:
-            params = {"since": self._position, "timeout": 20_000} if self._position else {}
+            params: Event = {"since": self._position, "timeout": 20_000} if self._position else {}
             answer = await self.call("GET", "sync", **params)
             rooms = answer.get("rooms", {})
             for room in rooms.get("invite", {}):

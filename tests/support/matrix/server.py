@@ -19,12 +19,26 @@ from tests.support.waiting import eventually_sync
 
 #: The Python of an environment in which Synapse is installed.
 VARIABLE = "REMOTECLAW_TEST_SYNAPSE"
+#: It, before a test clears the environment.
+INSTALLED = os.environ.get(VARIABLE)
+#: The token of a bridge, which can send events of another time, in anybody's name.
+BRIDGE = "the-tests-bridge"
 _MANY = {"per_second": 10_000, "burst_count": 10_000}
 
 
 def synapse() -> str | None:
     """Return the Python that runs Synapse; None without one."""
-    return os.environ.get(VARIABLE)
+    return INSTALLED
+
+
+_BRIDGE_SETTINGS = {
+    "id": "bridge",
+    "url": None,
+    "as_token": BRIDGE,
+    "hs_token": "unused",
+    "sender_localpart": "bridge",
+    "namespaces": {"users": [{"regex": "@.*", "exclusive": False}]},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,7 @@ class Homeserver:
         """Run one until exit."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port = listener.getsockname()[1]
+        (directory / "bridge.json").write_bytes(orjson.dumps(_BRIDGE_SETTINGS))
         settings = directory / "homeserver.json"  # YAML reads JSON
         settings.write_bytes(orjson.dumps(_settings(directory, port)))
         seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
@@ -110,6 +125,7 @@ def _settings(directory: Path, port: int) -> dict[str, Any]:
         "presence": {"enabled": False},
         "url_preview_enabled": False,
         "bcrypt_rounds": 4,
+        "app_service_config_files": [str(directory / "bridge.json")],
         "rc_message": _MANY,
         "rc_registration": _MANY,
         "rc_login": {"address": _MANY, "account": _MANY, "failed_attempts": _MANY},
