@@ -67,7 +67,7 @@ class Recovery:
 
         Raises `ConfigError` if the key is wrong, or opens no identity of the account.
         """
-        key = _key_of(text)
+        key = key_of(text)
         name = (await self._data(f"{_STORAGE}.default_key")).get("key")
         about = await self._data(f"{_STORAGE}.key.{name}") if name else {}
         if about.get("algorithm") != _ALGORITHM:
@@ -119,7 +119,7 @@ def recovery_key(key: bytes) -> str:
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def _key_of(text: str) -> bytes:
+def key_of(text: str) -> bytes:
     """Return the key that a person has written. Raises `ConfigError` if it is none."""
     number = 0
     try:

@@ -2,18 +2,22 @@
 // does, and each line on standard output is what came of it. It ends with its standard input.
 import { createInterface } from "node:readline";
 import * as sdk from "matrix-js-sdk";
-import { OnlySignedDevicesIsolationMode } from "matrix-js-sdk/lib/crypto-api/index.js";
+import { decodeRecoveryKey, OnlySignedDevicesIsolationMode } from "matrix-js-sdk/lib/crypto-api/index.js";
 
 for (const level of ["trace", "debug", "log", "info", "warn", "error"]) console[level] = () => {};
-const clients = {};
+const clients = {}, made = {};
 
 const verbs = {
-  async open({ url, user, token, device, password, signedOnly }) {
+  async open({ url, user, token, device, password, signedOnly, recoveryKey }) {
+    const known = recoveryKey && decodeRecoveryKey(recoveryKey);
     const client = sdk.createClient({
-      baseUrl: url, userId: user, accessToken: token, deviceId: device, cryptoCallbacks: {},
+      baseUrl: url, userId: user, accessToken: token, deviceId: device, cryptoCallbacks: {
+        getSecretStorageKey: async ({ keys }) => [Object.keys(keys)[0], known ?? made[user]],
+      },
     });
     clients[user] = client;
     await client.initRustCrypto({ useIndexedDB: false });
+    if (recoveryKey) await client.getCrypto().userHasCrossSigningKeys(user, true);
     const identifier = { type: "m.id.user", user };
     await client.getCrypto().bootstrapCrossSigning({
       authUploadDeviceSigningKeys: (ask) => ask({ type: "m.login.password", identifier, password }),
@@ -23,6 +27,13 @@ const verbs = {
     }
     await client.startClient({ initialSyncLimit: 100 });
     await new Promise((done) => client.once("sync", done));
+  },
+  async makeRecoveryKey({ user }) {
+    const crypto = clients[user].getCrypto();
+    const key = await crypto.createRecoveryKeyFromPassphrase();
+    made[user] = key.privateKey;
+    await crypto.bootstrapSecretStorage({ createSecretStorageKey: async () => key });
+    return key.encodedPrivateKey;
   },
   async create({ user, invite }) {
     const content = { algorithm: "m.megolm.v1.aes-sha2" };
