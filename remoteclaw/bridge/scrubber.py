@@ -51,6 +51,7 @@ _KEYS = (
     r"AIza[\w-]{30,}|ya29\.[\w-]{16,}",  # Google
     r"hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{16,}",
     r"[0-9]{8,10}:[\w-]{35}",  # Telegram
+    r"syt_[\w-]{16,}|m[ac]t_[\w-]{16,}",  # Matrix: Synapse, and its authentication service
     r"eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?",  # a JSON Web Token
     r"rc[at]_[0-9a-f]+_[0-9a-f]{16,}",  # RemoteClaw's own
 )

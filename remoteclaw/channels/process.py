@@ -37,7 +37,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.extensions import cant_load
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.kept_state import KeptState
+from remoteclaw.fleet.kept_state import KeptState, stamp
 from remoteclaw.fleet.replies.reader import DeliveryFailure, ReplyReader
 from remoteclaw.host.installation import installer
 from remoteclaw.host.logs import frames_of
@@ -95,7 +95,7 @@ class Channels:
             while True:
                 selected = self.selected()
                 for key, (settings, kept, task) in list(running.items()):
-                    now = self._kept(key).stamp
+                    now = stamp(self._home.kept_state(*key))
                     if selected.get(key) != settings or now not in (None, kept):
                         task.cancel()
                         await asyncio.wait((task,))
@@ -103,12 +103,9 @@ class Channels:
                 for key, settings in selected.items():
                     if key not in running:
                         account = _Account(self._fleet, self._home, self._config, key, settings)
-                        kept = self._kept(key).stamp
+                        kept = stamp(self._home.kept_state(*key))
                         running[key] = settings, kept, tasks.create_task(account.run())
                 await asyncio.sleep(CHECK_S)
-
-    def _kept(self, key: AccountKey) -> KeptState:
-        return KeptState(self._home.kept_state(*key), self._home.adapter_state_key)
 
 
 class _Account:

@@ -13,6 +13,14 @@ from remoteclaw.fleet.adapter_state import Seal, StoredState
 from remoteclaw.host.locks import replace_file
 
 
+def stamp(file: Path) -> int | None:
+    """Return when a file was written; None if there is none."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 class KeptState:
     """An `AdapterState` in a file. Only one process writes it, or takes it over, at a time."""
 
@@ -20,14 +28,6 @@ class KeptState:
         """`key_file` has the key of the secrets, as that of the state in Redis."""
         self._file = file
         self._seal = Seal(key_file)
-
-    @property
-    def stamp(self) -> int | None:
-        """When the file was written; None if there is none."""
-        try:
-            return self._file.stat().st_mtime_ns
-        except FileNotFoundError:
-            return None
 
     async def read(self, name: str) -> bytes | None:
         """Return a value; None if there is none."""

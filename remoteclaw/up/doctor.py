@@ -87,6 +87,9 @@ async def examine() -> AsyncIterator[Finding]:
         return
     for channel, problem in config.without_account().items():
         yield Finding(f"channel {channel}", False, problem)
+    for channel in {channel for channel, _ in config.accounts()}:
+        if problem := adapter_problem(channel):
+            yield Finding(f"channel {channel}", False, problem)
     if config.hooks != HooksConfig():
         problem = hooks_problem(config.hooks)
         yield Finding("hooks", problem is None, problem or "all can be imported")
@@ -165,6 +168,17 @@ def effect_of_invalid_config(home: Home) -> str:
     if running_pid(home) is None:
         return ""
     return f" {version_in_effect(home)}"
+
+
+def adapter_problem(name: str) -> str | None:
+    """Return why accounts of a channel can't run on this host; None if they can."""
+    channel = channel_of(name)
+    try:
+        if channel and channel.adapter:
+            adapter_class(name, channel)
+    except RemoteClawError as error:
+        return str(error)
+    return None
 
 
 def hooks_problem(hooks: HooksConfig) -> str | None:

@@ -87,6 +87,7 @@ def shown(text: str, max_chars: int = 500) -> str:
         ),
         (f"x gho_{'a' * 36} github_pat_{'b' * 30}", "x [secret] [secret]"),
         ("x xoxb-1234567890-abc AKIAIOSFODNN7EXAMPLE", "x [secret] [secret]"),
+        ("x syt_Ym90M2I4OWY_QmxhYmxhYmxh_1a2b3c x", "x [secret] x"),
         (f"x AIza{'S' * 35} 123456789:{'A' * 35}", "x [secret] [secret]"),
         ("x eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl y", "x [secret] y"),
         ("curl -H 'Authorization: Bearer abc.def-ghi'", "curl -H 'Authorization: Bearer [secret]'"),

@@ -195,7 +195,8 @@ async def test_bad_logins_are_explained_in_a_sentence(stack: Stack, homeserver: 
         unknown = await asyncio.to_thread(added, faults.url, "--token-file", str(wrong))
         assert unknown.endswith("doesn't know the token: it is revoked, or another homeserver's.")
         assert "syt_wrong_token" not in unknown
-        faults.refuse("POST .*/login", 429, **{"Retry-After": "30"})
+        headers = {"Retry-After": "30"}
+        faults.refuse("POST .*/login", 429, times=1, **headers)
         with adding(stack, "--api-url", faults.url) as terminal:
             await answered(terminal, "User", bot.user)
             await answered(terminal, "Password", bot.password)
