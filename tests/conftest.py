@@ -23,6 +23,7 @@ from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
 from tests.support.doors import gateway_process
+from tests.support.installed import missing
 from tests.support.matrix import Homeserver, synapse
 from tests.support.matrix.server import VARIABLE as SYNAPSE
 from tests.support.servers import Server, installed_servers, running_server
@@ -31,8 +32,6 @@ from tests.support.telegram import Telegram, TelegramBot
 
 #: Set before a release: also run the tests that are marked `thorough`.
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
-#: Set by CI: a missing CLI fails its tests, and does not skip them.
-REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
 PROGRAMS = installed_servers()
 
@@ -224,10 +223,7 @@ def bot(telegram: Telegram) -> TelegramBot:
 def homeserver() -> Iterator[Homeserver]:
     """A real Matrix homeserver; the test is skipped without one."""
     if synapse() is None:
-        message = f"no Synapse is installed (${SYNAPSE} names the Python of its environment)"
-        if REQUIRED:
-            pytest.fail(message)
-        pytest.skip(message)
+        missing(f"${SYNAPSE} names no Python with Synapse; CONTRIBUTING.md says how to install it")
     path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
     with Homeserver.running(path) as server:
         yield server
@@ -238,10 +234,7 @@ def required(name: str, model: ModelServerProcess) -> AgentCli:
     """Return a real CLI that uses the scripted model; skip the test if it is not installed."""
     program = find_cli(name)
     if program is None:
-        message = f"{name} is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)"
-        if REQUIRED:
-            pytest.fail(message)
-        pytest.skip(message)
+        missing(f"{name} is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)")
     return AgentCli(name, program, model)
 
 

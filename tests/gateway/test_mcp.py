@@ -17,11 +17,11 @@ from remoteclaw.connector import connector_launch
 from remoteclaw.gateway.doors.mcp import listing
 from remoteclaw.gateway.methods.tasks import NO_PARENT
 from remoteclaw.tools.catalog import TOOLS
-from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
 from tests.support.command import REMOTECLAW
 from tests.support.cron import cron_of
 from tests.support.doors import Door, calling, gateway_process, opened
+from tests.support.installed import missing
 from tests.support.mcp_client import agents_client, client
 from tests.support.platform import Platform
 from tests.support.stack import Stack
@@ -335,8 +335,7 @@ async def test_the_mcp_inspector_can_call_a_listed_tool(stack: Stack) -> None:
     """Over pipes, with `remoteclaw mcp`. The inspector looks up the tool in the list."""
     program = shutil.which("mcp-inspector", path=BROUGHT or os.environ["PATH"])
     if program is None:
-        assert not REQUIRED, "the MCP inspector is not installed"
-        pytest.skip("the MCP inspector is not installed")
+        missing("the MCP inspector is not installed")
 
     async with opened(stack) as door:
         connection = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}

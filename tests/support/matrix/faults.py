@@ -23,7 +23,7 @@ class Faults:
         """The calls so far, as METHOD PATH."""
         self._refused: tuple[str, int, dict[str, str], int] | None = None
         self._lost = ""
-        self._held = ""
+        self._held = "", False
         self._go_on = asyncio.Event()
         self.is_reached = asyncio.Event()
         """Whether a call is held, or its response lost."""
@@ -55,13 +55,13 @@ class Faults:
         """Lose the response of each call that matches."""
         self._lost = path
 
-    def hold(self, path: str) -> None:
-        """Hold each call that matches, until `end()`."""
-        self._held, self._go_on = path, asyncio.Event()
+    def hold(self, path: str, *, is_done: bool = False) -> None:
+        """Hold each call that matches, or else the response of what is done, until `end()`."""
+        self._held, self._go_on = (path, is_done), asyncio.Event()
 
     def end(self) -> None:
         """Pass everything on."""
-        self._refused, self._lost, self._held = None, "", ""
+        self._refused, self._lost, self._held = None, "", ("", False)
         self._go_on.set()
         self.is_reached.clear()
 
@@ -77,10 +77,7 @@ class Faults:
             self._refused = (path, status, headers, times - 1) if times > 1 else None
             self.is_reached.set()
             return web.json_response({"errcode": "M_UNKNOWN"}, status=status, headers=headers)
-        if self._held and re.search(self._held, call):
-            self.is_reached.set()
-            async with asyncio.timeout(HANG_S):
-                await self._go_on.wait()
+        await self._hold(call, is_done=False)
         headers = {
             name: value
             for name, value in request.headers.items()
@@ -90,9 +87,21 @@ class Faults:
         body = await request.read()
         async with self._http.request(request.method, where, headers=headers, data=body) as answer:
             content = await answer.read()
+            await self._hold(call, is_done=True)
             if self._lost and re.search(self._lost, call):
                 self.is_reached.set()
                 assert request.transport is not None, "the caller waits"
                 request.transport.abort()
-            kind = answer.headers.get("Content-Type", "application/json")
-            return web.Response(body=content, status=answer.status, headers={"Content-Type": kind})
+            headers = {
+                name: value
+                for name, value in answer.headers.items()
+                if name in ("Content-Type", "Retry-After")
+            }
+            return web.Response(body=content, status=answer.status, headers=headers)
+
+    async def _hold(self, call: str, *, is_done: bool) -> None:
+        path, holds_done = self._held
+        if path and holds_done == is_done and re.search(path, call):
+            self.is_reached.set()
+            async with asyncio.timeout(HANG_S):
+                await self._go_on.wait()

@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import hashlib
+import hmac
 import os
 import secrets
 import socket
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx2
 import orjson
@@ -24,6 +27,14 @@ INSTALLED = os.environ.get(VARIABLE)
 #: The token of a bridge, which can send events of another time, in anybody's name.
 BRIDGE = "the-tests-bridge"
 _MANY = {"per_second": 10_000, "burst_count": 10_000}
+_SECRET = "test"
+#: Synapse ends with the tests, however these end: then its standard input ends.
+_PROGRAM = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+from synapse.app.homeserver import main
+main()
+"""
 
 
 def synapse() -> str | None:
@@ -68,9 +79,11 @@ class Homeserver:
         settings.write_bytes(orjson.dumps(_settings(directory, port)))
         seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
         (directory / "key").write_text(f"ed25519 a_test {seed}\n")
-        argv = [str(synapse()), "-m", "synapse.app.homeserver", "-c", str(settings)]
+        argv = [str(synapse()), "-c", _PROGRAM, "-c", str(settings)]
         with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(argv, cwd=directory, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                argv, cwd=directory, stdin=subprocess.PIPE, stdout=log, stderr=log
+            )
         server = cls(f"http://127.0.0.1:{port}")
         try:
             eventually_sync(lambda: process.poll() is not None or server._answers())
@@ -78,7 +91,7 @@ class Homeserver:
             yield server
         finally:
             process.kill()
-            process.wait()
+            process.communicate()
 
     def _answers(self) -> bool:
         try:
@@ -99,6 +112,23 @@ class Homeserver:
         made = answer.json()
         return Login(made["user_id"], made["access_token"], made["device_id"], password)
 
+    async def limit(self, login: Login) -> None:
+        """Limit an account to one message a second; the homeserver answers more with 429."""
+        path = "/_synapse/admin/v1"
+        async with httpx2.AsyncClient(base_url=self.url) as http:
+            nonce = (await http.get(f"{path}/register")).json()["nonce"]
+            name, password = f"admin-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+            words = "\0".join((nonce, name, password, "admin")).encode()
+            mac = hmac.new(_SECRET.encode(), words, hashlib.sha1).hexdigest()
+            body = {"nonce": nonce, "username": name, "password": password, "mac": mac}
+            made = await http.post(f"{path}/register", json={**body, "admin": True})
+            answer = await http.post(
+                f"{path}/users/{quote(login.user)}/override_ratelimit",
+                json={"messages_per_second": 1, "burst_count": 1},
+                headers={"Authorization": f"Bearer {made.json()['access_token']}"},
+            )
+        assert answer.status_code == 200, answer.text
+
 
 def _settings(directory: Path, port: int) -> dict[str, Any]:
     return {
@@ -117,6 +147,7 @@ def _settings(directory: Path, port: int) -> dict[str, Any]:
         "signing_key_path": str(directory / "key"),
         "macaroon_secret_key": secrets.token_hex(),
         "form_secret": secrets.token_hex(),
+        "registration_shared_secret": _SECRET,
         "report_stats": False,
         "enable_registration": True,
         "enable_registration_without_verification": True,
