@@ -195,8 +195,7 @@ async def test_bad_logins_are_explained_in_a_sentence(stack: Stack, homeserver: 
         unknown = await asyncio.to_thread(added, faults.url, "--token-file", str(wrong))
         assert unknown.endswith("doesn't know the token: it is revoked, or another homeserver's.")
         assert "syt_wrong_token" not in unknown
-        headers = {"Retry-After": "30"}
-        faults.refuse("POST .*/login", 429, times=1, **headers)
+        faults.refuse("POST .*/login", 429, after_s=30)
         with adding(stack, "--api-url", faults.url) as terminal:
             await answered(terminal, "User", bot.user)
             await answered(terminal, "Password", bot.password)

@@ -1,6 +1,7 @@
 """The people of these tests, whom a homeserver and another client judge."""
 
 import asyncio
+from typing import Any
 
 import httpx2
 import pytest
@@ -50,7 +51,10 @@ async def test_a_limited_account_is_refused(homeserver: Homeserver) -> None:
         room = await ann.create()
         await homeserver.limit(ann.login)
         sending = f"/_matrix/client/v3/rooms/{room}/send/m.room.message"
-        told = {"headers": {"Authorization": f"Bearer {ann.login.token}"}, "json": TEXT}
+        told: dict[str, Any] = {
+            "headers": {"Authorization": f"Bearer {ann.login.token}"},
+            "json": TEXT,
+        }
         answers = await asyncio.gather(*(http.put(f"{sending}/{n}", **told) for n in range(3)))
         refused = [one for one in answers if one.status_code == 429]
         assert refused
