@@ -16,6 +16,12 @@ MUTANTS = (
         test="test_an_agent_mentions_nobody[telegram]",
     ),
     Mutant(
+        "a room's key that is stored after the session that brought it",
+        before="await self._keys.save()\n            await self.device.save()",
+        after="await self.device.save()\n            await self._keys.save()",
+        test="test_a_message_survives_a_kill[write_adapter_state-after-1]",
+    ),
+    Mutant(
         "a bot's token that a proxy sees",
         before='"trust_env": url.startswith("https:")',
         after='"trust_env": True',

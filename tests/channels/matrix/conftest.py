@@ -12,6 +12,7 @@ from remoteclaw.channels.process import Channels
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
+from tests.support.failpoints import Proxy
 from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -26,6 +27,9 @@ class Account:
     faults: Faults
     """What is between the account and the homeserver."""
     stack: Stack
+    server: Homeserver
+    proxy: Proxy
+    """What is between the account and Redis."""
     _run: Callable[[], Any]
     _running: "asyncio.Task[None] | None" = None
 
@@ -59,9 +63,10 @@ async def account(stack: Stack, homeserver: Homeserver) -> AsyncIterator[Account
         settings = {"api_url": faults.url, "token": login.token, "owners": [ann.id]}
         stack.configure(channels={"matrix": settings})
         config = CurrentConfig(stack.home, load_config(stack.home.config_file))
-        account = Account(
-            login, ann, faults, stack, lambda: Channels(stack.fleet, stack.home, config).run()
-        )
+        proxy = await stack.proxied()
+        fleet = stack.open_at(proxy.url)
+        run = Channels(fleet, stack.home, config).run
+        account = Account(login, ann, faults, stack, homeserver, proxy, run)
         yield account
         await account.stop()
 

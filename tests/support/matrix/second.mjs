@@ -50,6 +50,9 @@ const verbs = {
   async say({ user, room, text }) {
     return (await clients[user].sendTextMessage(room, text)).event_id;
   },
+  async rotate({ user, room }) {
+    await clients[user].getCrypto().forceDiscardSession(room);
+  },
   async react({ user, room, event, key }) {
     const content = { "m.relates_to": { rel_type: "m.annotation", event_id: event, key } };
     return (await clients[user].sendEvent(room, "m.reaction", content)).event_id;

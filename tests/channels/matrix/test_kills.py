@@ -1,0 +1,131 @@
+"""Kills between two steps of the account: nothing is lost, said twice, or unreadable.
+
+The room is encrypted, and its owner's client gives keys to signed devices only.
+"""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.turns.inbound import decode_entry
+from remoteclaw.messages import SessionKey
+from tests.channels.matrix.conftest import Account
+from tests.support.failpoints import Failpoint, Side
+from tests.support.matrix import Second
+from tests.support.waiting import eventually
+
+#: The steps, those of the homeserver as METHOD PATH. The first value that is stored of a message is
+#: the room's key, and the second one the session that brought it.
+COMING: list[tuple[str, Side, int]] = [
+    ("GET .*/sync", "after", 1),
+    ("write_adapter_state", "before", 1),
+    ("write_adapter_state", "after", 1),
+    ("write_adapter_state", "before", 2),
+    ("write_adapter_state", "after", 2),
+    ("inbox_store", "before", 1),
+    ("inbox_store", "after", 1),
+]
+GOING: list[tuple[str, Side]] = [
+    ("PUT .*/sendToDevice/", "before"),
+    ("PUT .*/sendToDevice/", "after"),
+    ("PUT .*/send/", "before"),
+    ("PUT .*/send/", "after"),
+    ("receipt", "before"),
+]
+
+
+class Window:
+    """A step at which the account ends."""
+
+    def __init__(self, account: Account, step: str, side: Side) -> None:
+        self._account, self._step, self._side = account, step, side
+        self._failpoint: Failpoint | None = None
+
+    async def open(self) -> None:
+        """Hold the account at the step from now on."""
+        if " " in self._step:
+            self._account.faults.hold(self._step, is_done=self._side == "after")
+        else:
+            self._failpoint = self._account.proxy.arm(self._step, self._side)
+
+    async def kill(self, time: int = 1) -> None:
+        """End the account there, at the given time that it comes by, and start it again."""
+        for _ in range(1, time):
+            assert self._failpoint is not None, "only steps with Redis are counted"
+            await self._failpoint.wait()
+            passed = self._failpoint
+            await self.open()
+            passed.release()
+        reached = self._failpoint.reached if self._failpoint else self._account.faults.is_reached
+        await reached.wait()
+        await self._account.stop()
+        if self._failpoint:
+            self._failpoint.cut()
+        self._account.faults.end()
+        await self._account.start()
+
+
+async def texts(account: Account, room: str) -> list[str]:
+    """Return the texts of Ann's messages that were accepted."""
+    session = SessionKey("main", "matrix", "default", room, account.ann.id, None)
+    client: Any = account.stack.fleet.scripts.client
+    entries = await client.xrange(keys.inbound(session.sid))
+    return [decode_entry(*entry).message.text for entry in entries]
+
+
+async def met(account: Account, second: Second) -> str:
+    """Return an encrypted room in which Ann and the account have talked."""
+    await account.start()
+    await second.open(account.server.url, account.ann.login, signed_only=True)
+    room = await second.create(account.ann.id, account.login.user)
+    await second.say(account.ann.id, room, "hello")
+
+    async def is_accepted() -> bool:
+        return await texts(account, room) == ["hello"]
+
+    await eventually(is_accepted)
+    return room
+
+
+@pytest.mark.parametrize(("step", "side", "time"), COMING)
+async def test_a_message_survives_a_kill(
+    account: Account, second: Second, step: str, side: Side, time: int
+) -> None:
+    """It is the first message with a new key, which comes only once."""
+    room = await met(account, second)
+    await second.do("rotate", user=account.ann.id, room=room)
+    window = Window(account, step, side)
+    await window.open()
+    await second.say(account.ann.id, room, "one")
+    await window.kill(time)
+    await second.say(account.ann.id, room, "two")
+
+    async def are_accepted() -> bool:
+        return "two" in await texts(account, room)
+
+    await eventually(are_accepted)
+    assert await texts(account, room) == ["hello", "one", "two"]
+    assert not account.faults.count("m.room_key_request"), "no key is lost"
+
+
+@pytest.mark.parametrize(("step", "side"), GOING)
+async def test_an_answer_survives_a_kill(
+    account: Account, second: Second, step: str, side: Side
+) -> None:
+    room = await met(account, second)
+    window = Window(account, step, side)
+    await window.open()
+    await account.stack.put_reply("matrix", "default", "an answer", chat=room)
+    await window.kill()
+    await account.stack.put_reply("matrix", "default", "another", index=1, chat=room)
+
+    async def said() -> list[str]:
+        found = await second.texts(account.ann.id, room)
+        return [text for sender, text in found if sender == account.login.user]
+
+    async def is_said() -> bool:
+        return "another" in await said()
+
+    await eventually(is_said)
+    assert await said() == ["an answer", "another"]
