@@ -220,9 +220,9 @@ class _SigningIn:
             problem = await sign_device(
                 api, self._state, encryption.device, password=self._password
             )
-        if problem:
+        if problem and not self._person.is_there:
             self._person.say(problem)
-        elif self._person.is_there:
+        elif not problem and self._person.is_there:
             await self._offer_key(api, user)
 
     async def _offer_key(self, api: Homeserver, user: str) -> None:
