@@ -218,6 +218,8 @@ CANARIES = (
     ),
 )
 
+#: What is enough where no CLI judges a command by its text: each tool, and each fourth command.
+SAMPLE = tuple(each for number, each in enumerate(CANARIES) if each.tools or number % 4 == 0)
 
 #: What agents run all the time to look around; nobody may be asked for one of these.
 COMMON = (
@@ -470,9 +472,13 @@ class Record:
             f'{{\n  "version": {json.dumps(self.version)},\n  "actions": {{\n{actions}\n  }}\n}}\n'
         )
 
-    def changes(self, conduct: str, found: Mapping[str, Verdict]) -> list[str]:
-        """Return what happened otherwise than before, as lines for people."""
-        before = self.verdicts.get(conduct, {})
+    def changes(
+        self, conduct: str, found: Mapping[str, Verdict], tried: Sequence[Canary]
+    ) -> list[str]:
+        """Return which of the tried actions had another verdict before, as lines for people."""
+        names = {each.name for each in tried}
+        recorded = self.verdicts.get(conduct, {}).items()
+        before = {name: verdict for name, verdict in recorded if name in names}
         return [
             f"{name}: {before.get(name, 'new')} -> {found.get(name, 'gone')}"
             for name in dict.fromkeys((*before, *found))
