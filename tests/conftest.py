@@ -34,6 +34,10 @@ from tests.support.telegram import Telegram, TelegramBot
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
 
 PROGRAMS = installed_servers()
+#: The modules whose tests take half a minute and more.
+SLOWEST = tuple(
+    f"tests/contracts/test_{name}.py" for name in ("canaries", "conversation", "cockpit", "usage")
+)
 
 
 def shifted(source: str) -> str:
@@ -75,9 +79,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have each worker begin with its share of the slow tests, those with a state directory.
 
-    xdist gives each worker a part of the list in its order, so that no slow test runs last.
+    xdist gives each worker a part of the list in its order, so that no slow test runs last. The
+    slowest come first: one of them that begins last would run alone for a minute.
     """
-    items.sort(key=lambda item: "home" not in getattr(item, "fixturenames", ()))
+
+    def order(item: pytest.Item) -> tuple[bool, bool]:
+        fixtures = getattr(item, "fixturenames", ())
+        return not item.nodeid.startswith(SLOWEST), "home" not in fixtures
+
+    items.sort(key=order)
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = [item for number in range(count) for item in items[number::count]]
 
