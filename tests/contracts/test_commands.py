@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.messages import SessionKey
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.past_conversations import past_conversations
 from tests.conftest import THOROUGH, required
@@ -78,6 +79,10 @@ class Chat:
             if step.name == "spawned" and step.detail:
                 self.pid = int(step.detail.rpartition(" ")[2])
         return said(outcome)
+
+    async def is_quiet(self) -> bool:
+        """Whether all replies are delivered, which happens a moment after a turn's outcome."""
+        return not await self.stack.fleet.replies.unsent(SessionKey.parse(self.session))
 
     def asked(self, text: str) -> str:
         """Return the body of the model's last request that contains `text`."""
@@ -207,6 +212,7 @@ async def test_remoteclaws_own_commands_are_answered_without_the_agent(chat: Cha
     assert "Running for" in await chat.say("/status")
     await chat.send("/stop")
     assert "Stopped." in await chat.outcome(running)
+    await eventually(chat.is_quiet)
     assert await chat.say("stop") == "Nothing runs here."
 
     await chat.say("//SAY:two")
