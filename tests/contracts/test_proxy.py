@@ -39,7 +39,7 @@ async def test_calls_of_the_gateway_bypass_a_proxy_and_those_of_the_model_do_not
     assert not [head for head in proxy.heads if "rca_" in head]
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("gemini", "opencode")
 @pytest.mark.parametrize("name", CLIS)
 async def test_an_agent_that_cannot_reach_its_tools_says_so_once(
     name: str, stack: Stack, model_server: ModelServerProcess
