@@ -17,8 +17,8 @@ MUTANTS = (
     ),
     Mutant(
         "a room's key that is stored after the session that brought it",
-        before="await self._keys.save()\n            await self.device.save()",
-        after="await self.device.save()\n            await self._keys.save()",
+        before="await self._keys.save()\nawait self.device.save()",
+        after="await self.device.save()\nawait self._keys.save()",
         test="test_a_message_survives_a_kill[write_adapter_state-after-1]",
     ),
     Mutant(
