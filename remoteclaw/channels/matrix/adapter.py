@@ -34,7 +34,9 @@ from remoteclaw.protocols import (
 )
 
 #: A longer text is cut into several messages, in bytes: the rest of an event is for its HTML.
-MAX_BYTES = 20_000
+MAX_BYTES = 14_000
+#: An edit begins with this many characters of its text, besides the text itself.
+MAX_FALLBACK = 500
 #: The size of a file that is fetched, in bytes: the largest that RemoteClaw accepts, and its cover.
 MAX_FILE = 21_000_000
 #: Events of these types are never encrypted.
@@ -263,12 +265,12 @@ class MatrixAdapter:
     ) -> None:
         edit = {
             **content,
-            "body": f"* {content['body']}",
+            "body": f"* {content['body'][:MAX_FALLBACK]}",  # for clients that know no edits
             "m.new_content": content,
             "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
         }
-        edit.pop("formatted_body", None)  # only clients that know no edits show it
-        edit.pop("format", None)
+        for name in ("format", "formatted_body"):
+            edit.pop(name, None)
         await self._put_event(place.chat, "m.room.message", edit, txn)
 
     async def remove(self, place: Place, message_id: str) -> None:

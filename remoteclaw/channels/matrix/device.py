@@ -32,7 +32,7 @@ ONE_TIME = "signed_curve25519"
 #: This many one-time keys are on the homeserver; a new session of another device takes one.
 ONE_TIME_KEYS = 50
 #: This many sessions with a device are kept: it may use any of them.
-MAX_SESSIONS = 5
+MAX_SESSIONS = 3
 #: The state encrypts its secrets, so that what is stored there needs no key of its own.
 PICKLE_KEY = bytes(32)
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from remoteclaw.channels.matrix.device import Event
+from remoteclaw.commands import parse
 from remoteclaw.protocols import Incoming, IncomingFile
 
 FILES = {
@@ -102,8 +103,10 @@ def _report_of(
     said = _content(event, content)
     if answered:
         said["text"] = _FALLBACK.sub("", said["text"], count=1)
-    is_for_us = not where.is_group or is_ours or mentions(content, where.me)
     said["text"] = _command_of(said["text"], where)
+    command = parse(said["text"])
+    is_command = command is not None and command.known is not None
+    is_for_us = not where.is_group or is_ours or is_command or mentions(content, where.me)
     is_bot = content.get("msgtype") == "m.notice"
     return Incoming(**about, **said, is_for_us=is_for_us, is_bot=is_bot)
 

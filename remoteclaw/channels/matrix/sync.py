@@ -145,20 +145,15 @@ class Sync:
         await self._rooms.apply(room, state)
         if began is not None:
             events = self._since_invitation(events)
-        found = []
-        for event in events:
-            try:
-                found += await self._reports(room, event)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                log.warning("an event in %s is malformed: %s", room, type(error).__name__)
-        return found
+        return [each for event in events for each in await self._reports(room, event)]
 
     def _is_beginning(self, event: Event) -> bool:
         """Whether the account has just joined with this event."""
         if (event.get("type"), event.get("state_key")) != ("m.room.member", self._me):
             return False
-        before = event.get("unsigned", {}).get("prev_content", {})
-        return bool(event["content"].get("membership") == "join" != before.get("membership"))
+        before = (event.get("unsigned") or {}).get("prev_content") or {}
+        content = event.get("content") or {}
+        return bool(content.get("membership") == "join" != before.get("membership"))
 
     def _since_invitation(self, events: Sequence[Event]) -> list[Event]:
         """Return the events after the one that invited the account, or else after its joining."""
@@ -193,7 +188,19 @@ class Sync:
     # -- events --------------------------------------------------------------------------------
 
     async def _reports(self, room: str, event: Event) -> list[Incoming]:
-        """Return the report of an event, unless nobody expects anything of it."""
+        """Return the report of an event, unless nobody expects anything of it.
+
+        A malformed event, or one of a room that the account has left meanwhile, has none.
+        """
+        try:
+            return await self._reports_of(room, event)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            log.warning("an event in %s is malformed: %s", room, type(error).__name__)
+        except MatrixRefused as refusal:
+            log.warning("an event in %s is not read: %s", room, refusal)
+        return []
+
+    async def _reports_of(self, room: str, event: Event) -> list[Incoming]:
         if event["type"] == "m.room.encrypted":
             try:
                 event = await self._encryption.decrypted(room, event)
@@ -347,11 +354,17 @@ class Sync:
                 each["is_told"] = True
                 if now - told.get(each["room"], 0) >= AGAIN_MS:
                     told[each["room"]] = now
-                    is_group = await self._rooms.is_group(each["room"])
-                    where = Where(each["room"], is_group, self._me, {})
-                    why = CANT_READ.format(why=each["why"])
-                    reports.append(_problem(each["event"], where, ":undecryptable", why))
+                    reports += await self._unread(each)
         return reports
+
+    async def _unread(self, waiting: Mapping[str, Any]) -> list[Incoming]:
+        try:
+            is_group = await self._rooms.is_group(waiting["room"])
+        except MatrixRefused:  # the account has left the room
+            return []
+        where = Where(waiting["room"], is_group, self._me, {})
+        why = CANT_READ.format(why=waiting["why"])
+        return [_problem(waiting["event"], where, ":undecryptable", why)]
 
     @staticmethod
     def _wait_s(waiting: Mapping[str, Any]) -> float:

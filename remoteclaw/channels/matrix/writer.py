@@ -24,7 +24,7 @@ from remoteclaw.messages import without_mentions
 
 #: HTML beyond this size, in bytes, is left out: an event has at most 65,536, and encryption adds a
 #: third.
-MAX_HTML = 30_000
+MAX_HTML = 28_000
 #: A mention of everybody or of a person, behind the sign.
 _MENTION = re.compile(r"@(?P<who>room\b|[\w.=/+-]+:[\w.-]+)", re.IGNORECASE)
 _TO_PERSON = re.compile(r"https?://matrix\.to/#/(?:@|%40)", re.IGNORECASE)
