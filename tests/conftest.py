@@ -216,10 +216,16 @@ def model_server() -> Iterator[ModelServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def telegram(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telegram]:
-    """A fake Telegram on loopback; all workers of a run share it."""
+def of_run(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all workers of a run have in common."""
     own = tmp_path_factory.getbasetemp()
-    with Telegram.shared((own if worker_id == "master" else own.parent) / "telegram") as server:
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def telegram(of_run: Path) -> Iterator[Telegram]:
+    """A fake Telegram on loopback; all workers of a run share it."""
+    with Telegram.shared(of_run / "telegram") as server:
         yield server
 
 
@@ -230,14 +236,12 @@ def bot(telegram: Telegram) -> TelegramBot:
 
 
 @pytest.fixture(scope="session")
-def homeserver() -> Iterator[Homeserver]:
-    """A real Matrix homeserver; the test is skipped without one."""
+def homeserver(of_run: Path) -> Iterator[Homeserver]:
+    """A real Matrix homeserver; all workers of a run share it. The test is skipped without one."""
     if synapse() is None:
         missing(f"${SYNAPSE} names no Python with Synapse; CONTRIBUTING.md says how to install it")
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
-    with Homeserver.running(path) as server:
+    with Homeserver.shared(of_run / "matrix") as server:
         yield server
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def required(name: str, model: ModelServerProcess) -> AgentCli:

@@ -8,16 +8,18 @@ import os
 import secrets
 import socket
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx2
 import orjson
 
+from tests.support.shared import shared
 from tests.support.waiting import eventually_sync
 
 #: The Python of an environment in which Synapse is installed.
@@ -28,13 +30,18 @@ INSTALLED = os.environ.get(VARIABLE)
 BRIDGE = "the-tests-bridge"
 _MANY = {"per_second": 10_000, "burst_count": 10_000}
 _SECRET = "test"
-#: Synapse ends with the tests, however these end: then its standard input ends.
+#: Synapse ends with the tests, however these end.
 _PROGRAM = """
 import os, sys, threading
-threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+from pathlib import Path
+sys.path.append(sys.argv.pop(1))
+from tests.support.shared import wait_until_left
+address = Path(sys.argv.pop(1))
+threading.Thread(target=lambda: (wait_until_left(address), os._exit(0)), daemon=True).start()
 from synapse.app.homeserver import main
 main()
 """
+ROOT = Path(__file__).parents[3]
 
 
 def synapse() -> str | None:
@@ -70,34 +77,10 @@ class Homeserver:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, directory: Path) -> Iterator[Self]:
-        """Run one until exit."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        (directory / "bridge.json").write_bytes(orjson.dumps(_BRIDGE_SETTINGS))
-        settings = directory / "homeserver.json"  # YAML reads JSON
-        settings.write_bytes(orjson.dumps(_settings(directory, port)))
-        seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
-        (directory / "key").write_text(f"ed25519 a_test {seed}\n")
-        argv = [str(synapse()), "-c", _PROGRAM, "-c", str(settings)]
-        with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(
-                argv, cwd=directory, stdin=subprocess.PIPE, stdout=log, stderr=log
-            )
-        server = cls(f"http://127.0.0.1:{port}")
-        try:
-            eventually_sync(lambda: process.poll() is not None or server._answers())
-            assert process.poll() is None, (directory / "log").read_text()[-2000:]
-            yield server
-        finally:
-            process.kill()
-            process.communicate()
-
-    def _answers(self) -> bool:
-        try:
-            return httpx2.get(f"{self.url}/_matrix/client/versions").status_code == 200
-        except httpx2.HTTPError:
-            return False
+    def shared(cls, directory: Path) -> Iterator[Self]:
+        """Have it running for all that name this directory."""
+        with shared(directory, _start) as url:
+            yield cls(url)
 
     async def register(self, name: str) -> Login:
         """Make an account whose name begins so."""
@@ -128,6 +111,33 @@ class Homeserver:
                 headers={"Authorization": f"Bearer {made.json()['access_token']}"},
             )
         assert answer.status_code == 200, answer.text
+
+
+def _start(stdin: BinaryIO, address: Path) -> None:
+    """Start the server with an empty database, and wait until it answers."""
+    directory = Path(tempfile.mkdtemp(dir=address.parent))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    (directory / "bridge.json").write_bytes(orjson.dumps(_BRIDGE_SETTINGS))
+    settings = directory / "homeserver.json"  # YAML reads JSON
+    settings.write_bytes(orjson.dumps(_settings(directory, port)))
+    seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
+    (directory / "key").write_text(f"ed25519 a_test {seed}\n")
+    argv = [str(synapse()), "-c", _PROGRAM, str(ROOT), str(address), "-c", str(settings)]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(argv, cwd=directory, stdin=stdin, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}"
+    eventually_sync(lambda: process.poll() is not None or _answers(url))
+    assert process.poll() is None, (directory / "log").read_text()[-2000:]
+    process.returncode = 0  # it may live longer than this process
+    address.write_text(url)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/_matrix/client/versions").status_code == 200
+    except httpx2.HTTPError:
+        return False
 
 
 def _settings(directory: Path, port: int) -> dict[str, Any]:

@@ -13,18 +13,17 @@ imported there.
 
 import base64
 import contextlib
-import fcntl
-import os
 import re
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import orjson
 
+from tests.support.shared import shared
 from tests.support.waiting import eventually_sync
 
 __all__ = ["Telegram", "TelegramBot", "file", "mentions_in"]
@@ -41,21 +40,9 @@ class Telegram:
     @classmethod
     @contextlib.contextmanager
     def shared(cls, directory: Path) -> Iterator[Self]:
-        """Have it running for all that name this directory; it ends when the last one has left.
-
-        It lives as long as somebody can write to its standard input, however they end.
-        """
-        directory.mkdir(exist_ok=True)
-        pipe, url = directory / "alive", directory / "url"
-        with (directory / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not pipe.exists():
-                os.mkfifo(pipe)
-            alive = os.open(pipe, os.O_RDWR)
-            if not url.exists():
-                _start(pipe, url)
-        yield cls(url.read_text())
-        os.close(alive)
+        """Have it running for all that name this directory."""
+        with shared(directory, _start) as url:
+            yield cls(url)
 
     def bot(self) -> "TelegramBot":
         """Return a new bot that nobody has written to."""
@@ -166,11 +153,10 @@ def file(name: str, content: bytes = b"", **more: Any) -> dict[str, Any]:
     return {"name": name, "content": base64.b64encode(content).decode(), **more}
 
 
-def _start(pipe: Path, url: Path) -> None:
+def _start(stdin: BinaryIO, url: Path) -> None:
     """Start the server, and wait until it listens."""
     argv = [sys.executable, "-m", "tests.support.telegram", str(url)]
-    with pipe.open("rb") as stdin:
-        process = subprocess.Popen(argv, cwd=ROOT, stdin=stdin)
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=stdin)
     eventually_sync(lambda: url.exists() or process.poll() is not None)
     assert url.exists(), "the tests' Telegram did not start"
     process.returncode = 0  # it may live longer than this process

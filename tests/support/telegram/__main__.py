@@ -4,13 +4,12 @@ python -m tests.support.telegram FILE       its address goes into the file
 """
 
 import asyncio
-import fcntl
-import select
 import sys
 from pathlib import Path
 
 from aiohttp import web
 
+from tests.support.shared import wait_until_left
 from tests.support.telegram.server import TelegramServer
 
 
@@ -24,20 +23,7 @@ async def _serve(url: Path) -> None:
     new = url.with_suffix(".new")
     new.write_text(f"http://127.0.0.1:{bound}")
     new.rename(url)
-    await asyncio.to_thread(_wait, url)
-
-
-def _wait(url: Path) -> None:
-    """Wait until the last one has left; who comes then starts another one."""
-    while True:
-        sys.stdin.read()
-        with (url.parent / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            left = select.poll()
-            left.register(sys.stdin, select.POLLIN)
-            if any(what & select.POLLHUP for _, what in left.poll(0)):
-                url.unlink()
-                return
+    await asyncio.to_thread(wait_until_left, url)
 
 
 if __name__ == "__main__":
