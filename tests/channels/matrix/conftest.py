@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +30,20 @@ class Account:
     server: Homeserver
     proxy: Proxy
     """What is between the account and Redis."""
-    _run: Callable[[], Any]
     _running: "asyncio.Task[None] | None" = None
+
+    def configure(self, **settings: Any) -> None:
+        """Configure the account, which is read at its start."""
+        basic = {"api_url": self.faults.url, "token": self.login.token, "owners": [self.ann.id]}
+        self.stack.configure(channels={"matrix": {**basic, **settings}})
 
     async def start(self) -> None:
         """Run the account, and wait until it has polled."""
         before = self.faults.count("/sync")
-        self._running = asyncio.create_task(self._run())
+        home = self.stack.home
+        config = CurrentConfig(home, load_config(home.config_file))
+        channels = Channels(self.stack.open_at(self.proxy.url), home, config)
+        self._running = asyncio.create_task(channels.run())
 
         async def polls() -> bool:
             cursors = keys.cursors("matrix", "default")
@@ -60,13 +67,9 @@ async def account(stack: Stack, homeserver: Homeserver) -> AsyncIterator[Account
     async with contextlib.AsyncExitStack() as exits:
         ann = await exits.enter_async_context(Person.registered(homeserver, "ann"))
         faults = await exits.enter_async_context(Faults.before(homeserver.url))
-        settings = {"api_url": faults.url, "token": login.token, "owners": [ann.id]}
-        stack.configure(channels={"matrix": settings})
-        config = CurrentConfig(stack.home, load_config(stack.home.config_file))
         proxy = await stack.proxied()
-        fleet = stack.open_at(proxy.url)
-        run = Channels(fleet, stack.home, config).run
-        account = Account(login, ann, faults, stack, homeserver, proxy, run)
+        account = Account(login, ann, faults, stack, homeserver, proxy)
+        account.configure()
         yield account
         await account.stop()
 
