@@ -107,7 +107,7 @@ class MatrixAdapter:
     async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
         """Return the messages of a thread before a message."""
         found: list[ContextMessage] = []
-        names = await self._rooms.members(place.chat)
+        names = await self._rooms.members(await self._rooms.current(place.chat))
         for event in await self._messages(place, PAGE):
             if event["event_id"] == before:
                 found = []

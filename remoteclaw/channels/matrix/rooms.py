@@ -18,14 +18,17 @@ class Rooms:
         """Rooms that were not encrypted when the homeserver was asked."""
         self._members: dict[str, dict[str, str | None]] = {}
         """The display names of the people in a room."""
+        self._invited: dict[str, set[str]] = {}
+        """The people who are invited to a room; those of large rooms are not asked for."""
         self._kept: dict[str, dict[str, Any]] = {}
-        """The values `encrypted` and `moved` of the state, once they are read."""
+        """The values `encrypted`, `moved` and `awaited` of the state, once they are read."""
 
     def forget(self, room: str | None = None) -> None:
         """Ask again for the facts of a room, or of all rooms."""
         for each in [*self._members, *self._plain] if room is None else [room]:
             self._plain.discard(each)
             self._members.pop(each, None)
+            self._invited.pop(each, None)
         if room is None:
             self._kept = {}
 
@@ -56,8 +59,14 @@ class Rooms:
         return self._members[room]
 
     async def is_group(self, room: str) -> bool:
-        """Whether more than one person besides the account is in a room."""
-        return len(await self.members(room)) > 2
+        """Whether more than one person besides the account is in a room, or invited there."""
+        joined = await self.members(room)
+        if len(joined) > 2:
+            return True
+        if room not in self._invited:
+            found = await self._api.get("rooms", room, "members", membership="invite")
+            self._invited[room] = {each["state_key"] for each in found["chunk"]}
+        return len(joined.keys() | self._invited[room]) > 2
 
     async def current(self, room: str) -> str:
         """Return the room to which a room has moved, or the room itself."""
@@ -68,9 +77,26 @@ class Rooms:
             passed.add(room)
         return room
 
+    async def first(self, room: str) -> str:
+        """Return the first id of a room that was upgraded: its conversations keep it."""
+        earlier = {after: before for before, after in (await self._of("moved")).items()}
+        passed = {room}
+        while room in earlier and earlier[room] not in passed:
+            room = earlier[room]
+            passed.add(room)
+        return room
+
     async def move(self, room: str, to: str) -> None:
         """Record that a room has moved."""
         await self._keep("moved", room, to)
+
+    async def await_invitation(self, room: str, *, instead_of: str) -> None:
+        """Expect an invitation to the room that replaces another one."""
+        await self._keep("awaited", room, instead_of)
+
+    async def is_awaited(self, room: str) -> bool:
+        """Whether a room replaces one in which the account is."""
+        return room in await self._of("awaited")
 
     async def apply(self, room: str, events: Iterable[Event]) -> None:
         """Take facts out of the events of a room."""
@@ -83,10 +109,13 @@ class Rooms:
                 if room not in await self._of("encrypted"):
                     await self._keep("encrypted", room, content)
             elif event["type"] == "m.room.member" and room in self._members:
-                if content.get("membership") == "join":
-                    self._members[room][event["state_key"]] = _name(content.get("displayname"))
-                else:
-                    self._members[room].pop(event["state_key"], None)
+                user, membership = event["state_key"], content.get("membership")
+                self._members[room].pop(user, None)
+                self._invited.get(room, set()).discard(user)
+                if membership == "join":
+                    self._members[room][user] = _name(content.get("displayname"))
+                elif membership == "invite":
+                    self._invited.get(room, set()).add(user)
 
     async def _of(self, name: str) -> dict[str, Any]:
         if name not in self._kept:

@@ -87,7 +87,7 @@ class Sync:
         )
         came = await self._encryption.take(answer)
         rooms = answer.get("rooms", {})
-        found = [*self._memberships(rooms, since or "")]
+        found = await self._memberships(rooms, since or "")
         before = json.dumps(waiting)
         if since:
             for room, joined in rooms.get("join", {}).items():
@@ -103,7 +103,7 @@ class Sync:
 
     # -- rooms ---------------------------------------------------------------------------------
 
-    def _memberships(self, rooms: Mapping[str, Any], since: str) -> list[Incoming]:
+    async def _memberships(self, rooms: Mapping[str, Any], since: str) -> list[Incoming]:
         """Return the invitations, which have no ids, and the removals."""
         found = []
         for kind, state, invitation in (
@@ -118,9 +118,12 @@ class Sync:
                     )
                     if not is_mine or event.get("sender") == self._me:
                         continue
+                    if invitation == "invited" and await self._rooms.is_awaited(room):
+                        await self._api.post("join", room, body={})
+                        continue
                     incoming: dict[str, Any] = {
                         "id": event.get("event_id") or f"invitation {room} {since}",
-                        "chat": room,
+                        "chat": await self._rooms.first(room),
                         "sender": str(event["sender"]),
                         "at_ms": event.get("origin_server_ts") or now_ms(),
                         "is_group": not event["content"].get("is_direct"),
@@ -145,6 +148,7 @@ class Sync:
         await self._rooms.apply(room, state)
         if began is not None:
             events = self._since_invitation(events)
+            await self._note_move(room, state)
         return [each for event in events for each in await self._reports(room, event)]
 
     def _is_beginning(self, event: Event) -> bool:
@@ -209,7 +213,7 @@ class Sync:
                     await self._wait_for_key(room, event, error)
                 return []
         if event["type"] == "m.room.tombstone":
-            return await self._moved(room, event)
+            await self._follow(room, event)
         if event["type"] not in KINDS or "state_key" in event:
             return []
         related = await self.event(room, related_id(event))
@@ -217,7 +221,8 @@ class Sync:
         if event["sender"] == self._me or not event["content"]:  # it is removed
             return []
         names = await self._rooms.members(room)
-        where = Where(room, await self._rooms.is_group(room), self._me, names)
+        first = await self._rooms.first(room)
+        where = Where(first, await self._rooms.is_group(room), self._me, names)
         if event["content"].get("msgtype") == VERIFICATION:
             return [_problem(event, where, "", self._encryption.about_verification)]
         report = report_of(event, where, related)
@@ -267,26 +272,30 @@ class Sync:
             events = [each for each in events if relation_of(each).get("rel_type") != "m.thread"]
         return events
 
-    async def _moved(self, room: str, event: Event) -> list[Incoming]:
-        """Follow a room to the one that replaces it, if that one says so, too."""
+    async def _follow(self, room: str, event: Event) -> None:
+        """Join the room that replaces a room, now or once the account is invited there."""
         successor = event["content"].get("replacement_room")
         if not isinstance(successor, str):
-            return []
+            return
         try:
-            server = event["sender"].partition(":")[2]
-            await self._api.post("join", successor, body={}, via=server)
-            created = await self._api.get("rooms", successor, "state", "m.room.create")
-        except PlatformRefused as refusal:
-            log.warning("%s has moved to %s, which can't be joined: %s", room, successor, refusal)
-            return []
-        if (created.get("predecessor") or {}).get("room_id") != room:
-            log.warning("%s names %s as its successor, which does not agree", room, successor)
-            await self._api.post("rooms", successor, "leave", body={})
-            return []
-        await self._rooms.move(room, successor)
-        about: dict[str, Any] = {"id": event["event_id"], "sender": event["sender"]}
-        at_ms = event.get("origin_server_ts", 0)
-        return [Incoming(**about, chat=room, is_group=True, at_ms=at_ms, moved_to=successor)]
+            await self._api.post("join", successor, body={}, via=event["sender"].partition(":")[2])
+        except PlatformRefused:  # its members are invited afterwards
+            await self._rooms.await_invitation(successor, instead_of=room)
+
+    async def _note_move(self, room: str, state: Sequence[Event]) -> None:
+        """Record that `room` replaces another one, if both say so."""
+        created = next((each for each in state if each.get("type") == "m.room.create"), {})
+        earlier = (created.get("content") or {}).get("predecessor") or {}
+        before = earlier.get("room_id")
+        if not isinstance(before, str):
+            return
+        try:
+            end = await self._api.get("rooms", before, "state", "m.room.tombstone")
+        except MatrixRefused:  # the account was not there
+            return
+        if end.get("replacement_room") == room:
+            await self._rooms.move(before, room)
+            log.warning("the room %s has moved to %s; its first id stays in use", before, room)
 
     # -- events whose keys have not come -------------------------------------------------------
 
@@ -362,7 +371,7 @@ class Sync:
             is_group = await self._rooms.is_group(waiting["room"])
         except MatrixRefused:  # the account has left the room
             return []
-        where = Where(waiting["room"], is_group, self._me, {})
+        where = Where(await self._rooms.first(waiting["room"]), is_group, self._me, {})
         why = CANT_READ.format(why=waiting["why"])
         return [_problem(waiting["event"], where, ":undecryptable", why)]
 

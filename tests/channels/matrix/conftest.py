@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.process import Channels
+from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
@@ -30,6 +31,8 @@ class Account:
     server: Homeserver
     proxy: Proxy
     """What is between the account and Redis."""
+    home: Home
+    """The state directory of its host."""
     _running: "asyncio.Task[None] | None" = None
 
     def configure(self, **settings: Any) -> None:
@@ -37,13 +40,15 @@ class Account:
         basic = {"api_url": self.faults.url, "token": self.login.token, "owners": [self.ann.id]}
         self.stack.configure(channels={"matrix": {**basic, **settings}})
 
+    async def run(self) -> None:
+        """Run the account until cancelled."""
+        config = CurrentConfig(self.home, load_config(self.home.config_file))
+        await Channels(self.stack.open_at(self.proxy.url), self.home, config).run()
+
     async def start(self) -> None:
         """Run the account, and wait until it has polled."""
         before = self.faults.count("/sync")
-        home = self.stack.home
-        config = CurrentConfig(home, load_config(home.config_file))
-        channels = Channels(self.stack.open_at(self.proxy.url), home, config)
-        self._running = asyncio.create_task(channels.run())
+        self._running = asyncio.create_task(self.run())
 
         async def polls() -> bool:
             cursors = keys.cursors("matrix", "default")
@@ -68,7 +73,7 @@ async def account(stack: Stack, homeserver: Homeserver) -> AsyncIterator[Account
         ann = await exits.enter_async_context(Person.registered(homeserver, "ann"))
         faults = await exits.enter_async_context(Faults.before(homeserver.url))
         proxy = await stack.proxied()
-        account = Account(login, ann, faults, stack, homeserver, proxy)
+        account = Account(login, ann, faults, stack, homeserver, proxy, stack.home)
         account.configure()
         yield account
         await account.stop()

@@ -1,8 +1,28 @@
 """Encrypted rooms, with a real homeserver and the client of Element."""
 
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.config.home import Home
+from remoteclaw.messages import Attachment, SessionKey
 from tests.channels.matrix.conftest import Account
 from tests.support.matrix import Second
+from tests.support.matrix.secure import SecurePerson
+from tests.support.stack import SID
 from tests.support.waiting import eventually
+
+
+async def until_accepted(account: Account, room: str, *texts: str) -> None:
+    """Wait until these are Ann's messages in a room."""
+    sid = SessionKey("main", "matrix", "default", room, account.ann.id, None).sid
+
+    async def are_accepted() -> bool:
+        entries = await account.stack.fleet.inbound.unanswered(sid)
+        return [entry.message.text for entry in entries] == [*texts]
+
+    await eventually(are_accepted)
 
 
 async def said(second: Second, account: Account, room: str) -> list[str]:
@@ -43,3 +63,63 @@ async def test_an_owner_invites_the_account_and_is_answered_in_an_encrypted_room
     assert await second.do(
         "isSigned", user=ann.id, of=account.login.user, device=account.login.device
     )
+
+
+async def test_the_account_moves_to_another_host(
+    account: Account, second: Second, tmp_path: Path
+) -> None:
+    """It needs the configuration and the key of its state, and says so without the key."""
+    ann, stack = account.ann, account.stack
+    await account.start()
+    await second.open(account.server.url, ann.login, signed_only=True)
+    room = await second.create(ann.id, account.login.user)
+    await second.say(ann.id, room, "one")
+    await until_accepted(account, room, "one")
+    await account.stop()
+    await second.say(ann.id, room, "two")
+
+    account.home = Home(tmp_path / "another").create()
+    shutil.copy(stack.home.config_file, account.home.config_file)
+    running = asyncio.create_task(account.run())
+
+    async def says_what_is_missing() -> bool:
+        view = await stack.fleet.accounts.view("matrix", "default")
+        return "copy adapter-state-key from the state directory" in view.problem
+
+    await eventually(says_what_is_missing)
+    running.cancel()
+    await asyncio.wait((running,))
+    shutil.copy(stack.home.adapter_state_key, account.home.adapter_state_key)
+    await account.start()
+    await until_accepted(account, room, "one", "two")
+    await second.say(ann.id, room, "three")
+    await until_accepted(account, room, "one", "two", "three")
+
+
+async def test_files_and_voice_are_encrypted_both_ways(account: Account, second: Second) -> None:
+    """The homeserver has only their ciphertext."""
+    async with SecurePerson.opened(second, account.server, "carol") as ann:
+        account.configure(owners=[ann.id])
+        await account.start()
+        room = await second.create(ann.id, account.login.user)
+        await ann.send_file(room, "plan.txt", b"the plan")
+        session = SessionKey("main", "matrix", "default", room, ann.id, None)
+
+        async def attachment() -> Attachment | None:
+            entries = await account.stack.fleet.inbound.unanswered(session.sid)
+            return entries[0].message.attachments[0] if entries else None
+
+        file = await eventually(attachment)
+        assert await account.stack.fleet.blobs.get(session.sid, file) == b"the plan"
+
+        there = await account.stack.fleet.blobs.put(SID, "answer.txt", b"42")
+        about: Any = {"chat": room, "attachments": (there,)}
+        await account.stack.put_reply("matrix", "default", "Here.", **about)
+
+        async def received() -> bytes | None:
+            for message in await ann.messages(room, of=account.login.user):
+                if "file" in message.content:
+                    return await ann.file(message)
+            return None
+
+        assert await eventually(received) == b"42"
