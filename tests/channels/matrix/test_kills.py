@@ -88,6 +88,7 @@ async def met(account: Account, second: Second) -> str:
     return room
 
 
+@pytest.mark.thorough("before")
 @pytest.mark.parametrize(("step", "side", "time"), COMING)
 async def test_a_message_survives_a_kill(
     account: Account, second: Second, step: str, side: Side, time: int
@@ -109,6 +110,7 @@ async def test_a_message_survives_a_kill(
     assert not account.faults.count("m.room_key_request"), "no key is lost"
 
 
+@pytest.mark.thorough("before")
 @pytest.mark.parametrize(("step", "side"), GOING)
 async def test_an_answer_survives_a_kill(
     account: Account, second: Second, step: str, side: Side
