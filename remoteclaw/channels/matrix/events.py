@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -18,11 +18,18 @@ FILES = {
     "m.video": "video/mp4",
 }
 POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
+#: The names of a poll in its event.
+POLL_FIELDS = ("m.poll", "org.matrix.msc3381.poll.start")
 #: The events of which people expect something.
 KINDS = ("m.room.message", "m.reaction", "m.room.redaction", "m.sticker", *POLLS)
+#: What reading an event of another form raises.
+MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 VERIFICATION = "m.key.verification.request"
 #: The quoted message at the beginning of a reply, as older clients write it.
-_FALLBACK = re.compile(r"(?:> .*\n|>\n)+\n?")
+_FALLBACK = re.compile(r"> (?:\* )?<[^>\n]*>.*\n(?:>.*\n)*\n?")
+
+
+_ID = re.compile(r"\$\S{1,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,20 @@ def relation_of(event: Event) -> Mapping[str, Any]:
     return relation if isinstance(relation, dict) else {}
 
 
+def own_membership(events: Iterable[Event], me: str) -> Event | None:
+    """Return the newest change of the account's membership.
+
+    Of an invitation's events only the last one is of the homeserver: the server that invites writes
+    the others, and can name anybody as their sender.
+    """
+    own = [
+        event
+        for event in events
+        if (event.get("type"), event.get("state_key")) == ("m.room.member", me)
+    ]
+    return own[-1] if own else None
+
+
 def related_id(event: Event) -> str | None:
     """Return the id of the event without which a report of this one is not complete."""
     content, relation = event["content"], relation_of(event)
@@ -54,7 +75,7 @@ def related_id(event: Event) -> str | None:
         found = None
     else:
         found = (relation.get("m.in_reply_to") or {}).get("event_id")
-    return found if isinstance(found, str) else None
+    return found if isinstance(found, str) and _ID.fullmatch(found) else None
 
 
 def report_of(event: Event, where: Where, related: Event | None) -> Incoming | None:
@@ -73,7 +94,8 @@ def report_of(event: Event, where: Where, related: Event | None) -> Incoming | N
     }
     try:
         return _report_of(event, where, related, about)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except MALFORMED:
+        about["is_for_us"] = not where.is_group
         return Incoming(**about, problem="it has a form that Matrix doesn't know")
 
 
@@ -89,20 +111,19 @@ def _report_of(
     if relation.get("rel_type") == "m.replace":
         if related is None or related["sender"] != event["sender"]:
             return Incoming(**about, left_out="it edits a message of somebody else")
-        about |= {"replaces": str(relation["event_id"])}
+        about |= {"replaces": _id(relation)}
         content, relation = content["m.new_content"], relation_of(related)
         related = None
     is_thread = relation.get("rel_type") == "m.thread"
     answered = None if relation.get("is_falling_back") else relation.get("m.in_reply_to")
-    about |= {"thread": str(relation["event_id"]) if is_thread else None}
-    about |= {"reply_to": str(answered["event_id"])} if answered else {}
-    if answered and related is not None and "content" in related:
-        quoted = _content(related, related["content"])
-        about |= {"quoted": quoted["text"], "quoted_files": quoted["files"]}
+    about |= {"thread": _id(relation) if is_thread else None}
+    about |= {"reply_to": _id(answered)} if answered else {}
+    if answered and related is not None:
+        about |= _quoted(related)
     is_ours = related is not None and related.get("sender") == where.me
-    said = _content(event, content)
     if answered:
-        said["text"] = _FALLBACK.sub("", said["text"], count=1)
+        content = _without_fallback(content)
+    said = _content(event, content)
     said["text"] = _command_of(said["text"], where)
     command = parse(said["text"])
     is_command = command is not None and command.known is not None
@@ -112,14 +133,15 @@ def _report_of(
 
 
 def _reaction(relation: Mapping[str, Any]) -> dict[str, Any]:
-    return {"reply_to": str(relation["event_id"]), "reaction": str(relation["key"])}
+    return {"reply_to": _id(relation), "reaction": _text(relation, "key")}
 
 
 def _redaction(event: Event, related: Event | None, about: dict[str, Any]) -> Incoming | None:
-    """Return a removed reaction, or a message that is gone: for its sender, whoever removed it."""
+    """Return a reaction or a message that its sender has removed."""
     if related is None:
         return None
-    about |= {"sender": str(related["sender"])}
+    if related["sender"] != event["sender"]:
+        return Incoming(**about, left_out="it removes what somebody else has sent")
     if related["type"] == "m.reaction":
         if not relation_of(related):
             return None  # it is not known any more which one it was
@@ -130,10 +152,10 @@ def _redaction(event: Event, related: Event | None, about: dict[str, Any]) -> In
 def _content(event: Event, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text and the files of a message."""
     kind = "m.image" if event["type"] == "m.sticker" else content.get("msgtype")
-    for poll in POLLS:
+    for poll in POLL_FIELDS:
         if poll in content:
             return {"text": _poll(content[poll]), "files": ()}
-    body = str(content.get("body", ""))
+    body = _text(content, "body")
     if kind in FILES:
         name = str(content.get("filename") or body or "file")
         caption = body if content.get("filename") not in (None, body) else ""
@@ -141,8 +163,41 @@ def _content(event: Event, content: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "m.emote":
         body = f"* {event['sender']} {body}"
     if kind == "m.location":
-        body = f"{body}\n{content['geo_uri']}"
+        body = f"{body}\n{_text(content, 'geo_uri')}"
     return {"text": body, "files": ()}
+
+
+def _quoted(related: Event) -> dict[str, Any]:
+    """Return what a reply quotes: nothing of a message that can't be read."""
+    try:
+        quoted = _content(related, _without_fallback(related["content"]))
+    except MALFORMED:
+        return {}
+    return {"quoted": quoted["text"], "quoted_files": quoted["files"]}
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    """Return a field of a message. Raises `KeyError`, and `TypeError` for one that is no text."""
+    if not isinstance(text := content[name], str):
+        raise TypeError(f"{name} is no text")
+    return text
+
+
+def _id(relation: Mapping[str, Any]) -> str:
+    """Return the id of the event of a relation. Raises as `_text` does, or `ValueError`."""
+    if not _ID.fullmatch(found := _text(relation, "event_id")):
+        raise ValueError("it is no id of an event")
+    return found
+
+
+def _without_fallback(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reply without the message that older clients quote at its beginning."""
+    body, html = content.get("body"), content.get("formatted_body")
+    if isinstance(body, str) and (found := _FALLBACK.match(body)):
+        body = body[found.end() :]
+    if isinstance(html, str):
+        html = html.rpartition("</mx-reply>")[2]
+    return {**content, "body": body, "formatted_body": html}
 
 
 def _file(kind: str, name: str, content: Mapping[str, Any]) -> IncomingFile:
@@ -162,7 +217,8 @@ def _file(kind: str, name: str, content: Mapping[str, Any]) -> IncomingFile:
 
 def _poll(poll: Mapping[str, Any]) -> str:
     def text(part: Mapping[str, Any]) -> str:
-        return str(part.get("m.text") or part.get("org.matrix.msc1767.text") or part.get("body"))
+        found = part.get("m.text") or part.get("org.matrix.msc1767.text") or part["body"]
+        return found if isinstance(found, str) else _text(found[0], "body")
 
     answers = "\n".join(f"- {text(answer)}" for answer in poll["answers"])
     return f"Poll: {text(poll['question'])}\n{answers}"

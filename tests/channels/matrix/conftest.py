@@ -13,6 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
+from remoteclaw.messages import EVERYONE, ChannelMessage, SessionKey
 from tests.support.failpoints import Proxy
 from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
 from tests.support.stack import Stack
@@ -63,6 +64,31 @@ class Account:
             self._running.cancel()
             await asyncio.wait((self._running,))
             self._running = None
+
+
+async def messages(account: Account, room: str, *, who: str = "") -> list[ChannelMessage]:
+    """Return the waiting messages of a person, or of a group."""
+    session = SessionKey("main", "matrix", "default", room, who or EVERYONE, None)
+    entries = await account.stack.fleet.inbound.unanswered(session.sid)
+    return [entry.message for entry in entries]
+
+
+async def met(account: Account, *others: Person, **settings: Any) -> str:
+    """Return a room with the account, whose messages are all read."""
+    room = await account.ann.create(
+        account.login.user, *(each.id for each in others), is_direct=not others
+    )
+    for each in others:
+        await each.join(room)
+    account.configure(groups={room: {"require_mention": False, "threads": "off"}}, **settings)
+    await account.start()
+
+    async def has_joined() -> bool:
+        members = await account.ann.call("GET", "rooms", room, "joined_members")
+        return account.login.user in members["joined"]
+
+    await eventually(has_joined)
+    return room
 
 
 @pytest.fixture
