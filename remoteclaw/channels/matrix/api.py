@@ -7,7 +7,8 @@ It repeats nothing. Responses of the homeserver and the exceptions that they bec
 | `M_UNKNOWN_TOKEN`, `M_MISSING_TOKEN`, a deactivated account | `AccountRefused` |
 | 429 | `PlatformBusy` for the time that the response names |
 | any other 4xx | `MatrixRefused`, with an explanation for known codes |
-| 5xx other than 504; no connection | `PlatformAway` |
+| 502 with a code, where another server is needed: that one can't be reached | `MatrixRefused` |
+| any other 5xx than 504; no connection | `PlatformAway` |
 | 504; no response | `PlatformUnknown`; `PlatformAway` for `get`, which has no effect |
 """
 
@@ -217,7 +218,9 @@ def _failure(response: httpx2.Response, content: bytes) -> RemoteClawError:
         return PlatformBusy("The homeserver is asked too often.", after_s=_pause(answer, response))
     if status == 504:
         return PlatformUnknown("The homeserver did not answer (504): it may have been done.")
-    if 400 <= status < 500:
+    path = response.request.url.raw_path
+    is_of_another = status == 502 and code and any(each in path for each in _OF_OTHERS)
+    if 400 <= status < 500 or is_of_another:
         session = str(answer.get("session", ""))
         return MatrixRefused(code, text.rstrip("."), status, session)
     return PlatformAway(f"The homeserver is out of order (HTTP {status}).")
@@ -232,6 +235,8 @@ def _pause(answer: Mapping[str, Any], response: httpx2.Response) -> float:
         return float(after) if after.isdecimal() else BUSY_S
 
 
+#: Calls for which the homeserver may need another server.
+_OF_OTHERS = (b"/v3/join/", b"/v1/media/download/")
 #: Errors that happen before a request is sent.
 _NOT_SENT = (
     httpx2.ConnectError,
