@@ -46,7 +46,7 @@ class Rooms:
                 raise
             self._plain.add(room)
             return None
-        await self._keep("encrypted", room, found)
+        await self._keep("encrypted", room, _settings(found))
         return found
 
     async def members(self, room: str) -> Mapping[str, str | None]:
@@ -104,10 +104,10 @@ class Rooms:
             content = event.get("content")
             if not isinstance(content, dict) or not isinstance(event.get("state_key"), str):
                 continue
-            if event["type"] == "m.room.encryption":
+            if (event["type"], event["state_key"]) == ("m.room.encryption", ""):
                 self._plain.discard(room)
                 if room not in await self._of("encrypted"):
-                    await self._keep("encrypted", room, content)
+                    await self._keep("encrypted", room, _settings(content))
             elif event["type"] == "m.room.member" and room in self._members:
                 user, membership = event["state_key"], content.get("membership")
                 self._members[room].pop(user, None)
@@ -126,6 +126,12 @@ class Rooms:
         kept = await self._of(name) | {room: value}
         await self._state.write(name, json.dumps(kept).encode())
         self._kept[name] = kept
+
+
+def _settings(content: Mapping[str, Any]) -> dict[str, int]:
+    """Return when the keys of a room are to be changed: its members choose what else is there."""
+    names = ("rotation_period_ms", "rotation_period_msgs")
+    return {name: content[name] for name in names if isinstance(content.get(name), int)}
 
 
 def _name(name: Any) -> str | None:

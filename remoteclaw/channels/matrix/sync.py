@@ -8,13 +8,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
+from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused, json_of
 from remoteclaw.channels.matrix.device import Event
 from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.events import (
     KINDS,
+    MALFORMED,
     VERIFICATION,
     Where,
+    own_membership,
     related_id,
     relation_of,
     report_of,
@@ -44,11 +46,15 @@ FILTER = json.dumps(
 PAGE, MAX_PAGES = 500, 20
 #: This many events are remembered, for what relates to them.
 MAX_SEEN = 2000
+#: An id has at most this many characters.
+MAX_ID = 255
 #: An event whose key has not come is told of after this time, and at most once in the second one in
 #: each room; it is forgotten after the third. In milliseconds.
 TOLD_MS, AGAIN_MS, LOST_MS = 60_000, 3_600_000, 86_400_000
 #: This many events wait for their keys.
 MAX_WAITING = 100
+#: They have this many bytes together.
+MAX_WAITING_BYTES = 200_000
 CANT_READ = (
     "it is encrypted, and {why}. Send it again; if that doesn't help, log out of your client and "
     "in again"
@@ -65,9 +71,10 @@ class Sync:
     ) -> None:
         self._api, self._rooms, self._encryption, self._state = api, rooms, encryption, state
         self._me = me
-        self._returned: str | None = None
-        """The position of the last result."""
-        self._seen: dict[str, Event] = {}
+        self._returned: str | None = ""
+        """The position of the last result; empty if there is none, or a poll has failed since."""
+        self._seen: dict[tuple[str, str], Event] = {}
+        """The newest events, by room and id."""
         self._waiting: dict[str, Any] | None = None
         """The events whose keys have not come, and when each room was told of some."""
 
@@ -78,6 +85,7 @@ class Sync:
         if is_new:  # another process may have had the account
             self._rooms.forget()
             self._seen, self._waiting = {}, None
+        self._returned = ""  # until all is stored: a poll that fails may have changed what waits
         waiting = await self._loaded()
         await self._encryption.settled()
         wait_s = self._wait_s(waiting) if since else 0.0
@@ -111,26 +119,29 @@ class Sync:
             ("leave", "timeline", "removed"),
         ):
             for room, about in rooms.get(kind, {}).items():
-                for event in about.get(state, {}).get("events", ()):
-                    is_mine = (event.get("type"), event.get("state_key")) == (
-                        "m.room.member",
-                        self._me,
-                    )
-                    if not is_mine or event.get("sender") == self._me:
-                        continue
-                    if invitation == "invited" and await self._rooms.is_awaited(room):
-                        await self._api.post("join", room, body={})
-                        continue
-                    incoming: dict[str, Any] = {
-                        "id": event.get("event_id") or f"invitation {room} {since}",
-                        "chat": await self._rooms.first(room),
-                        "sender": str(event["sender"]),
-                        "at_ms": event.get("origin_server_ts") or now_ms(),
-                        "is_group": not event["content"].get("is_direct"),
-                        "invitation": invitation,
-                    }
-                    found.append(Incoming(**incoming))
+                event = own_membership(about.get(state, {}).get("events", ()), self._me)
+                if event is None or event.get("sender") == self._me:
+                    continue
+                if invitation == "invited" and await self._rooms.is_awaited(room):
+                    await self._join(room)
+                    continue
+                incoming: dict[str, Any] = {
+                    "id": event.get("event_id") or f"invitation {room} {since}",
+                    "chat": await self._rooms.first(room),
+                    "sender": str(event["sender"]),
+                    "at_ms": event.get("origin_server_ts") or now_ms(),
+                    "is_group": not event["content"].get("is_direct"),
+                    "invitation": invitation,
+                }
+                found.append(Incoming(**incoming))
         return found
+
+    async def _join(self, room: str) -> None:
+        """Join the room that replaces another one, unless the invitation is withdrawn."""
+        try:
+            await self._api.post("join", room, body={})
+        except PlatformRefused as refusal:
+            log.warning("%s, which replaces a room, can't be joined: %s", room, refusal)
 
     async def _joined(self, room: str, joined: Mapping[str, Any], since: str) -> list[Incoming]:
         """Return what people did in a room, oldest first."""
@@ -198,13 +209,15 @@ class Sync:
         """
         try:
             return await self._reports_of(room, event)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             log.warning("an event in %s is malformed: %s", room, type(error).__name__)
         except MatrixRefused as refusal:
             log.warning("an event in %s is not read: %s", room, refusal)
         return []
 
     async def _reports_of(self, room: str, event: Event) -> list[Incoming]:
+        if event["type"] == "m.room.tombstone" and event.get("state_key") == "":
+            await self._follow(room, event)
         if event["type"] == "m.room.encrypted":
             try:
                 event = await self._encryption.decrypted(room, event)
@@ -212,12 +225,10 @@ class Sync:
                 if event["sender"] != self._me:
                     await self._wait_for_key(room, event, error)
                 return []
-        if event["type"] == "m.room.tombstone":
-            await self._follow(room, event)
         if event["type"] not in KINDS or "state_key" in event:
             return []
         related = await self.event(room, related_id(event))
-        self._remember(event)
+        self._remember(room, event)
         if event["sender"] == self._me or not event["content"]:  # it is removed
             return []
         names = await self._rooms.members(room)
@@ -230,8 +241,8 @@ class Sync:
             return []
         return [report]
 
-    def _remember(self, event: Event) -> None:
-        self._seen[event["event_id"]] = event
+    def _remember(self, room: str, event: Event) -> None:
+        self._seen[room, event["event_id"]] = event
         while len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]
 
@@ -239,13 +250,13 @@ class Sync:
         """Return an event, decrypted; None if the homeserver doesn't have it."""
         if id_ is None:
             return None
-        if id_ not in self._seen:
+        if (room, id_) not in self._seen:
             try:
                 found = await self._api.get("rooms", room, "event", id_)
-                self._remember(await self.read(room, found))
+                self._remember(room, await self.read(room, found))
             except MatrixRefused:
                 return None
-        return self._seen[id_]
+        return self._seen[room, id_]
 
     async def read(self, room: str, event: Event) -> Event:
         """Return an event decrypted, or as it is if its key is not there."""
@@ -275,7 +286,7 @@ class Sync:
     async def _follow(self, room: str, event: Event) -> None:
         """Join the room that replaces a room, now or once the account is invited there."""
         successor = event["content"].get("replacement_room")
-        if not isinstance(successor, str):
+        if not isinstance(successor, str) or not 0 < len(successor) <= MAX_ID:
             return
         try:
             await self._api.post("join", successor, body={}, via=event["sender"].partition(":")[2])
@@ -285,8 +296,8 @@ class Sync:
     async def _note_move(self, room: str, state: Sequence[Event]) -> None:
         """Record that `room` replaces another one, if both say so."""
         created = next((each for each in state if each.get("type") == "m.room.create"), {})
-        earlier = (created.get("content") or {}).get("predecessor") or {}
-        before = earlier.get("room_id")
+        earlier = (created.get("content") or {}).get("predecessor")
+        before = earlier.get("room_id") if isinstance(earlier, dict) else None
         if not isinstance(before, str):
             return
         try:
@@ -307,7 +318,7 @@ class Sync:
 
     async def _keep(self) -> None:
         waiting = await self._loaded()
-        value = json.dumps(waiting).encode() if waiting["events"] else None
+        value = json_of(waiting) if waiting["events"] else None
         await self._state.write("undecrypted", value)
 
     async def _wait_for_key(self, room: str, event: Event, error: Undecryptable) -> None:
@@ -317,8 +328,6 @@ class Sync:
         if event["event_id"] in events:
             return
         events[event["event_id"]] = kept | {"session": error.session, "is_told": False}
-        while len(events) > MAX_WAITING:
-            del events[next(iter(events))]
         try:
             await self._encryption.ask_for_key(room, event)
         except RemoteClawError as refusal:
@@ -355,15 +364,16 @@ class Sync:
         """Return reports that say in a room that a message can't be read."""
         waiting, now = await self._loaded(), now_ms()
         events, told = waiting["events"], waiting["told"]
-        reports = []
+        reports, size = [], len(json_of(events))
         for id_, each in list(events.items()):
-            if now - each["since"] > LOST_MS:
-                del events[id_]
-            elif not each["is_told"] and now - each["since"] >= TOLD_MS:
+            is_too_many = len(events) > MAX_WAITING or size > MAX_WAITING_BYTES
+            if not each["is_told"] and (is_too_many or now - each["since"] >= TOLD_MS):
                 each["is_told"] = True
                 if now - told.get(each["room"], 0) >= AGAIN_MS:
                     told[each["room"]] = now
                     reports += await self._unread(each)
+            if is_too_many or now - each["since"] > LOST_MS:
+                size -= len(json_of(events.pop(id_)))
         return reports
 
     async def _unread(self, waiting: Mapping[str, Any]) -> list[Incoming]:
@@ -384,13 +394,13 @@ class Sync:
 
 
 def _problem(event: Event, where: Where, more: str, problem: str) -> Incoming:
-    relation = event["content"].get("m.relates_to") or {}
-    is_thread = relation.get("rel_type") == "m.thread"
+    relation = relation_of(event)
+    thread = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
     about: dict[str, Any] = {"id": f"{event['event_id']}{more}", "sender": event["sender"]}
     return Incoming(
         **about,
         chat=where.room,
-        thread=relation["event_id"] if is_thread else None,
+        thread=thread if isinstance(thread, str) else None,
         is_group=where.is_group,
         at_ms=event.get("origin_server_ts", 0),
         problem=problem,
