@@ -55,6 +55,7 @@ class Intake:
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         inbox, grows = self._context.fleet.inbox, profile_of(self._reader.provider).cursors_grow
+        run_id = await self._context.fleet.scripts.run_id()
         cursors = await inbox.cursors(self._reader)
         handlers = Handlers(self._context, self._reader, self._adapter, tasks)
         for stored in await inbox.take(self._reader):
@@ -71,7 +72,7 @@ class Intake:
             if moves or reports:
                 is_urgent = any(overtakes_as(each) in ("choice", "stop") for each in reports)
                 store = functools.partial(
-                    inbox.store, self._reader, reports, moves, is_urgent=is_urgent
+                    inbox.store, self._reader, reports, moves, run_id=run_id, is_urgent=is_urgent
                 )
                 stored_reports = await repeated(store, self._name)
                 cursors = _moved(cursors, moves)
@@ -121,6 +122,8 @@ class Intake:
             except AccountRefused:
                 # The platform may refuse this poll because another process has taken the claim.
                 await self._reader.ensure_claim()
+                raise
+            except LeaseLost:
                 raise
             except RemoteClawError as error:
                 if not failures:

@@ -6,10 +6,10 @@ of the secrets is a file of the state directory, which all hosts of the account 
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import ConfigError, StateTooLarge
+from remoteclaw.errors import ConfigError, LeaseLost, RedisRefused, RedisUnavailable, StateTooLarge
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.replies.reader import ReplyReader
@@ -75,6 +75,10 @@ class StoredState:
         self._reader = reader
         self._seal = Seal(key_file)
         self._key = keys.adapter_state(reader.provider, reader.account)
+        self._has_written = False
+        """Whether something is not settled yet."""
+        self._run_id: str | None = None
+        """The server's, before that was written."""
 
     async def read(self, name: str) -> bytes | None:
         """Return a value; None if there is none. Raises `ConfigError` for another host's secret."""
@@ -89,23 +93,32 @@ class StoredState:
     async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
         """Store a value, encrypted if it is a secret; None removes it.
 
-        Raises `LeaseLost` and `StateTooLarge`.
+        Raises `LeaseLost`, also if Redis was restarted since the last `settle()`, so that earlier
+        values may be lost; and `StateTooLarge`.
         """
+        if not self._has_written:
+            self._run_id = await self._scripts.run_id()
+            self._has_written = True
         stored = None
         if value is not None:
             if len(value) > MAX_VALUE_BYTES:
                 raise _too_large(name, len(value), MAX_VALUE_BYTES)
             stored = self._seal.sealed(value, is_secret=is_secret)
-        result = await self._scripts.run(
-            "write_adapter_state",
-            token=self._reader.token,
-            name=name,
-            value=stored,
-            max_bytes=MAX_BYTES,
-            provider=self._reader.provider,
-            account=self._reader.account,
-            deadline=math.inf,
-        )
+        try:
+            result = await self._scripts.run(
+                "write_adapter_state",
+                token=self._reader.token,
+                run_id=self._run_id,
+                name=name,
+                value=stored,
+                max_bytes=MAX_BYTES,
+                provider=self._reader.provider,
+                account=self._reader.account,
+                deadline=math.inf,
+            )
+        except LeaseLost:
+            self._has_written = False
+            raise
         if result == "large":
             raise _too_large(name, MAX_BYTES + len(value or b""), MAX_BYTES)
 
@@ -113,16 +126,29 @@ class StoredState:
         """Wait until what was written survives a crash of Redis, if the server can say so.
 
         Redis 7.2 and later, and Valkey can. Only a write of the same connection makes it wait.
+        Raises `LeaseLost` if the server was restarted since, so that the writes may be lost, and
+        `RedisUnavailable` if its disk takes longer than `SETTLE_MS`.
         """
-        key, now = self._key, _PLAIN + str(boottime()).encode()
+        if not self._has_written:
+            return
+        now = _PLAIN + str(boottime()).encode()
 
-        async def send() -> None:
+        async def send() -> list[Any]:
             pipeline = self._scripts.client.pipeline(transaction=False)
-            pipeline.hset(key, SETTLED, now)
+            pipeline.hset(self._key, SETTLED, now)
             pipeline.execute_command("WAITAOF", 1, 0, SETTLE_MS)
-            await pipeline.execute(raise_on_error=False)
+            return list(await pipeline.execute(raise_on_error=False))
 
-        await self._scripts.call(send, deadline=math.inf)
+        wrote, waited = await self._scripts.call(send, deadline=math.inf)
+        if isinstance(wrote, Exception):
+            raise RedisRefused(f"Redis refuses: {wrote}.")
+        if isinstance(waited, list) and not waited[0]:
+            raise RedisUnavailable(
+                "Redis is slow to write to its disk: nothing goes on until then."
+            )
+        self._has_written = False
+        if await self._scripts.run_id() != self._run_id:
+            raise LeaseLost("Redis was restarted, and may have lost what it stored last")
 
 
 def _too_large(name: str, size: int, limit: int) -> StateTooLarge:

@@ -7,6 +7,7 @@ The retries of redis-py are off.
 
 import asyncio
 import errno
+import math
 import os
 import re
 import socket
@@ -197,6 +198,11 @@ class Scripts:
     async def now_ms(self, *, deadline: float | None = None) -> int:
         """Return the time on Redis' clock, which all hosts share."""
         return int(await self.run("clock", deadline=deadline))
+
+    async def run_id(self) -> str | None:
+        """Return the id of the server's run, which another start changes. Waits for the server."""
+        run_id: str | None = await self.run("run_id", deadline=math.inf)
+        return run_id
 
     async def refusal(self) -> str | None:
         """Return why the server refuses every write now, as with a full disk; None if it doesn't.

@@ -83,16 +83,20 @@ class Inbox:
         reports: Sequence[Incoming],
         moves: Mapping[str, str | None],
         *,
+        run_id: str | None = None,
         is_urgent: bool = False,
     ) -> list[StoredReport]:
         """Store `readable()` reports, and the cursors that have moved; None removes a source.
 
-        Raises `RedisRefused` if Redis is too full for reports; for urgent ones there is more room.
+        `run_id` is the server's when `cursors()` were read. Raises `LeaseLost` if it was restarted
+        since: it may have lost reports before these, which have to be read again. Raises
+        `RedisRefused` if Redis is too full for reports; for urgent ones there is more room.
         """
         contents = [_adapter().dump_json(each, exclude_defaults=True) for each in reports]
         last = await self._scripts.run(
             "inbox_store",
             token=reader.token,
+            run_id=run_id,
             batch=uuid.uuid4().hex,
             is_urgent=is_urgent,
             moves=[*chain.from_iterable((name, moved or "") for name, moved in moves.items())],

@@ -184,7 +184,10 @@ class AdapterState(Protocol):
         """Store a value, encrypted if it is a secret; None removes it."""
 
     async def settle(self) -> None:
-        """Wait until what was written survives a crash of Redis, if the server can say so."""
+        """Wait until what was written survives a crash of Redis, if the server can say so.
+
+        Raises `LeaseLost` if Redis may have lost it meanwhile: read the values again.
+        """
 
 
 class FileSource(Protocol):
@@ -214,7 +217,8 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
         are empty at the account's first start, which is now: the adapter then returns the newest
         cursors, and no report of before this moment that it has to read from a history.
         If a poll was the last one of its process, or Redis had no room for the result, the reports
-        were neither stored nor acknowledged: the platform, or the next poll, repeats them.
+        were neither stored nor acknowledged: the platform, or the next poll, repeats them. If Redis
+        has lost what it stored last, `cursors` are earlier ones: an adapter that can reads again.
         """
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:

@@ -192,3 +192,19 @@ async def test_nothing_is_acknowledged_while_redis_is_away(lab: Lab) -> None:
 
     assert not {"acknowledged", "confirmed"} & told
     assert await lab.accepted() == [("one", []), ("two", ["plan.txt"])]
+
+
+@pytest.mark.parametrize("lab", ["plaza"], indirect=True)
+async def test_what_redis_has_lost_is_read_again(lab: Lab) -> None:
+    """Redis loses what it had not written to its disk, and the process lives on."""
+    await lab.begin()
+    size = lab.stack.redis.written()
+    lab.say("one")
+    await eventually(lab.is_read)
+    lab.stack.redis.kill()
+    lab.stack.redis.lose(size)
+    await asyncio.to_thread(lab.stack.redis.start)
+    lab.say("two")
+    await eventually(lab.is_read)
+
+    assert await lab.accepted() == [("one", []), ("two", [])]

@@ -675,6 +675,20 @@ MUTANTS = (
         within="inbox_store",
     ),
     Mutant(
+        "reports that are stored after what Redis has lost",
+        before="or fenced_run(args.run_id)",
+        after="",
+        test="test_what_redis_has_lost_is_read_again[plaza]",
+        within="inbox_store",
+    ),
+    Mutant(
+        "an adapter's state that is stored after what Redis has lost",
+        before="or fenced_run(args.run_id)",
+        after="",
+        test="test_a_message_with_a_new_key_survives[write_adapter_state-False]",
+        within="write_adapter_state",
+    ),
+    Mutant(
         "a repeated store that stores its reports again",
         before="if batch == args.batch then return tonumber(last) end",
         after="",

@@ -176,6 +176,8 @@ def _step(arguments: list[bytes]) -> str | None:
     name = arguments[0].upper()
     if name == b"EVALSHA":
         return _SCRIPTS.get(arguments[1])
+    if name == b"WAITAOF":
+        return "settle"
     if name == b"XADD" and arguments[1] == keys.WAKE.encode():
         return "hint"  # inside the transaction, before its EXEC
     return None

@@ -99,6 +99,10 @@ class Device:
         """Whether no other process has used the keys since this one has loaded them."""
         return await self._state.read("opened") == self._opened
 
+    def forget(self) -> None:
+        """Load the keys again before they are used."""
+        self._opened = b""
+
     @property
     def curve25519(self) -> str:
         """The identity key."""
@@ -134,24 +138,25 @@ class Device:
         await self._publish(left)
 
     async def _publish(self, left: int, *, with_device: bool = False) -> None:
-        """Publish keys. They are stored first: nobody may use a key that is lost."""
+        """Publish keys, once they are stored: nobody may use a key that is lost.
+
+        They count as published before they are, because a kill could let them be published twice,
+        and the homeserver give one of them to two devices.
+        """
         if with_device:
             counted = await self._api.post("keys", "upload", body={})
             left = counted.get("one_time_key_counts", {}).get(ONE_TIME, 0)
-        if not self._account.one_time_keys:  # else an earlier process has not published them
-            self._account.generate_one_time_keys(max(0, ONE_TIME_KEYS - left))
-        self._is_changed = True
-        await self.save()
-        await self._state.settle()
+        self._account.generate_one_time_keys(max(0, ONE_TIME_KEYS - left))
         made = {
             f"{ONE_TIME}:{name}": self.signed({"key": key.to_base64()})
             for name, key in self._account.one_time_keys.items()
         }
-        body = {"one_time_keys": made} | ({"device_keys": self.keys} if with_device else {})
-        await self._api.post("keys", "upload", body=body)
         self._account.mark_keys_as_published()
         self._is_changed = True
         await self.save()
+        await self._state.settle()
+        body = {"one_time_keys": made} | ({"device_keys": self.keys} if with_device else {})
+        await self._api.post("keys", "upload", body=body)
 
     async def save(self) -> None:
         """Store what has changed, the sessions first: a key may go once its session is there."""
@@ -224,7 +229,8 @@ class Device:
     async def begin(self, devices: Sequence[OtherDevice]) -> None:
         """Begin a session with each device to which this one can't encrypt yet.
 
-        A device whose one-time keys are used up stays without one.
+        A device whose one-time keys are used up stays without one. The sessions are on Redis' disk
+        then, because the devices will write with them.
         """
         missing = [each for each in devices if each.curve25519 not in self._usable]
         if not missing:
@@ -245,8 +251,10 @@ class Device:
                     Curve25519PublicKey.from_base64(key["key"]),
                 )
                 self._begin(each.curve25519, session)
+        await self.save()
+        await self._state.settle()
 
-    def forget(self, device: OtherDevice) -> None:
+    def distrust(self, device: OtherDevice) -> None:
         """Encrypt nothing with the session with a device any more: it can't decrypt that."""
         self._usable.pop(device.curve25519, None)
 

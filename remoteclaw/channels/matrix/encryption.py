@@ -6,11 +6,12 @@ sessions that brought them: after a crash between the two, the same message brin
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from remoteclaw.channels.matrix.api import Homeserver, json_of
@@ -25,7 +26,7 @@ from remoteclaw.channels.matrix.device import (
 )
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.room_keys import Outbound, RoomKeys, own_session, session_of
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import LeaseLost, RemoteClawError
 from remoteclaw.protocols import AdapterState
 
 #: Messages are sent to this many devices with one call.
@@ -59,9 +60,19 @@ class Encryption:
         self._unwedged: dict[str, float] = {}
         self._is_unsettled = False
 
+    @contextlib.asynccontextmanager
+    async def _using(self) -> AsyncIterator[None]:
+        """Use the keys alone. They are loaded again if what is stored is not what is in memory."""
+        async with self._working:
+            try:
+                yield
+            except LeaseLost:
+                self.device.forget()
+                raise
+
     async def open(self) -> None:
         """Load this device's keys, or make and publish them. Drops what is only in memory."""
-        async with self._working:
+        async with self._using():
             await self._open()
 
     async def _open(self) -> None:
@@ -87,7 +98,7 @@ class Encryption:
 
         They are stored then. It is harmless to take the same response again.
         """
-        async with self._working:
+        async with self._using():
             lists = response.get("device_lists", {})
             self._lists.forget([*lists.get("changed", ()), *lists.get("left", ())])
             if response.get("to_device", {}).get("events"):
@@ -116,7 +127,8 @@ class Encryption:
     async def settled(self) -> None:
         """Wait until what was taken survives a crash of Redis, if anything was."""
         if self._is_unsettled:
-            await self._state.settle()
+            async with self._using():
+                await self._state.settle()
             self._is_unsettled = False
 
     async def _take(self, event: Event) -> set[str]:
@@ -174,9 +186,11 @@ class Encryption:
                 each for each in await self._lists.of([user]) if each.curve25519 == sender_key
             ]
             for device in devices:
-                self.device.forget(device)
+                self.device.distrust(device)
                 await self.device.begin([device])
                 await self._give(devices, "m.dummy", {})
+        except LeaseLost:
+            raise
         except RemoteClawError as error:
             log.warning("no new session begins with a device of %s: %s", user, error)
 
@@ -218,7 +232,7 @@ class Encryption:
 
         `settings` are those of the room's encryption. What the event relates to stays readable.
         """
-        async with self._working:
+        async with self._using():
             own = self.device.curve25519
             devices = [each for each in await self._lists.of(members) if each.curve25519 != own]
             outbound = self._outbound.get(room)

@@ -69,6 +69,19 @@ local function fenced_reader(reader, token)
   end
 end
 
+-- The id of the server's run; nil if it does not say.
+local function run_id()
+  local server = redis.pcall('INFO', 'server')
+  return type(server) == 'string' and string.match(server, 'run_id:(%x+)') or nil
+end
+
+-- The fence of a write that depends on earlier ones, which are of the run `before`; nil if it does not.
+local function fenced_run(before)
+  if before and before ~= run_id() then
+    return redis.error_reply('FENCED Redis was restarted, and may have lost what it stored last')
+  end
+end
+
 -- The limit of [redis] maxmemory, in bytes; 0 for none. The server's own limit may be lower.
 local MAX_MEMORY = 0
 

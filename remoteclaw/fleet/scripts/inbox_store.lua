@@ -1,9 +1,9 @@
 -- Store reports that a platform has delivered, and the cursors after them.
 -- keys: reader, cursors, inbox, account
--- args: token, batch, is_urgent, moves*, reports*
---   batch: a name of the call; is_urgent: people stop or answer turns with them; moves: pairs of a source and its new cursor, empty if the source is gone; reports: as JSON
+-- args: token, run_id?, batch, is_urgent, moves*, reports*
+--   run_id: the server's when the earlier cursors were read; batch: a name of the call; is_urgent: people stop or answer turns with them; moves: pairs of a source and its new cursor, empty if the source is gone; reports: as JSON
 -- → the number of the last report; full: Redis is full, and nothing was stored
-local fence = fenced_reader(keys.reader, args.token)
+local fence = fenced_reader(keys.reader, args.token) or fenced_run(args.run_id)
 if fence then return fence end
 local last, batch = unpack(redis.call('HMGET', keys.account, 'last_report', 'last_batch'))
 if batch == args.batch then return tonumber(last) end  -- a repeated call

@@ -13,6 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import EVERYONE, ChannelMessage, SessionKey
 from tests.support.failpoints import Proxy
 from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
@@ -88,6 +89,28 @@ async def met(account: Account, *others: Person, **settings: Any) -> str:
         return account.login.user in members["joined"]
 
     await eventually(has_joined)
+    return room
+
+
+async def accepted(account: Account, room: str) -> list[str]:
+    """Return the texts of Ann's messages in a direct chat that were accepted."""
+    session = SessionKey("main", "matrix", "default", room, account.ann.id, None)
+    client: Any = account.stack.fleet.scripts.client
+    entries = await client.xrange(keys.inbound(session.sid))
+    return [decode_entry(*entry).message.text for entry in entries]
+
+
+async def met_in_secret(account: Account, second: Second) -> str:
+    """Return an encrypted room in which Ann and the account have talked."""
+    await account.start()
+    await second.open(account.server.url, account.ann.login, signed_only=True)
+    room = await second.create(account.ann.id, account.login.user)
+    await second.say(account.ann.id, room, "hello")
+
+    async def is_accepted() -> bool:
+        return await accepted(account, room) == ["hello"]
+
+    await eventually(is_accepted)
     return room
 
 

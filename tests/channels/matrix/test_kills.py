@@ -3,14 +3,9 @@
 The room is encrypted, and its owner's client gives keys to signed devices only.
 """
 
-from typing import Any
-
 import pytest
 
-from remoteclaw.fleet import keys
-from remoteclaw.fleet.turns.inbound import decode_entry
-from remoteclaw.messages import SessionKey
-from tests.channels.matrix.conftest import Account
+from tests.channels.matrix.conftest import Account, accepted, met_in_secret
 from tests.support.failpoints import Failpoint, Side
 from tests.support.matrix import Second
 from tests.support.waiting import eventually
@@ -66,35 +61,13 @@ class Window:
         await self._account.start()
 
 
-async def texts(account: Account, room: str) -> list[str]:
-    """Return the texts of Ann's messages that were accepted."""
-    session = SessionKey("main", "matrix", "default", room, account.ann.id, None)
-    client: Any = account.stack.fleet.scripts.client
-    entries = await client.xrange(keys.inbound(session.sid))
-    return [decode_entry(*entry).message.text for entry in entries]
-
-
-async def met(account: Account, second: Second) -> str:
-    """Return an encrypted room in which Ann and the account have talked."""
-    await account.start()
-    await second.open(account.server.url, account.ann.login, signed_only=True)
-    room = await second.create(account.ann.id, account.login.user)
-    await second.say(account.ann.id, room, "hello")
-
-    async def is_accepted() -> bool:
-        return await texts(account, room) == ["hello"]
-
-    await eventually(is_accepted)
-    return room
-
-
 @pytest.mark.thorough("before")
 @pytest.mark.parametrize(("step", "side", "time"), COMING)
 async def test_a_message_survives_a_kill(
     account: Account, second: Second, step: str, side: Side, time: int
 ) -> None:
     """It is the first message with a new key, which comes only once."""
-    room = await met(account, second)
+    room = await met_in_secret(account, second)
     await second.do("rotate", user=account.ann.id, room=room)
     window = Window(account, step, side)
     await window.open()
@@ -103,10 +76,10 @@ async def test_a_message_survives_a_kill(
     await second.say(account.ann.id, room, "two")
 
     async def are_accepted() -> bool:
-        return "two" in await texts(account, room)
+        return "two" in await accepted(account, room)
 
     await eventually(are_accepted)
-    assert await texts(account, room) == ["hello", "one", "two"]
+    assert await accepted(account, room) == ["hello", "one", "two"]
     assert not account.faults.count("m.room_key_request"), "no key is lost"
 
 
@@ -115,7 +88,7 @@ async def test_a_message_survives_a_kill(
 async def test_an_answer_survives_a_kill(
     account: Account, second: Second, step: str, side: Side
 ) -> None:
-    room = await met(account, second)
+    room = await met_in_secret(account, second)
     window = Window(account, step, side)
     await window.open()
     await account.stack.put_reply("matrix", "default", "an answer", chat=room)
