@@ -7,9 +7,11 @@ from typing import Any
 
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
+from remoteclaw.channels.matrix.contents import MARK, annotation, body_of, edit_of, related
 from remoteclaw.channels.matrix.device import Event
 from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.events import relation_of
+from remoteclaw.channels.matrix.history import History
 from remoteclaw.channels.matrix.identity import sign_device
 from remoteclaw.channels.matrix.media import address_and_keys, opened, sealed
 from remoteclaw.channels.matrix.rooms import Rooms
@@ -35,8 +37,6 @@ from remoteclaw.protocols import (
 
 #: A longer text is cut into several messages, in bytes: the rest of an event is for its HTML.
 MAX_BYTES = 14_000
-#: An edit begins with this many characters of its text, besides the text itself.
-MAX_FALLBACK = 500
 #: The size of a file that is fetched, in bytes: the largest that RemoteClaw accepts, and its cover.
 MAX_FILE = 21_000_000
 #: Events of these types are never encrypted.
@@ -44,8 +44,8 @@ PLAIN = ("m.reaction",)
 AGAIN = "(perhaps a second time)"
 #: A client hides the typing indicator after this time, in milliseconds.
 TYPING_MS = 6000
-#: `find` and `read` look at this many events.
-PAGE = 100
+#: `read` looks at this many events, and `find` at more, because each change of a preview is one.
+PAGE, FIND = 100, 500
 #: The account's own reactions to this many messages are remembered.
 MAX_REACTIONS = 500
 NO_RIGHT_TO_PIN = (
@@ -66,6 +66,7 @@ class MatrixAdapter:
         self._rooms: Rooms
         self._encryption: Encryption
         self._sync: Sync
+        self._history: History
         self._reactions: dict[str, dict[str, str]] = {}
         """The ids of the account's own reactions to a message, by their emoji."""
 
@@ -81,6 +82,7 @@ class MatrixAdapter:
         self._rooms = Rooms(self._api, self._state, self._me)
         self._encryption = Encryption(self._api, self._state, self._me, device)
         self._sync = Sync(self._api, self._rooms, self._encryption, self._state, self._me)
+        self._history = History(self._api, self._rooms, self._sync)
         await self._encryption.open()
         problem = await sign_device(self._api, self._state, self._encryption.device)
         return Identity(self._me, problem)
@@ -108,12 +110,12 @@ class MatrixAdapter:
         """Return the messages of a thread before a message."""
         found: list[ContextMessage] = []
         names = await self._rooms.members(await self._rooms.current(place.chat))
-        for event in await self._messages(place, PAGE):
+        for event in await self._history.messages(place, PAGE):
             if event["event_id"] == before:
                 found = []
             else:
                 sender = event["sender"]
-                found.append(ContextMessage(sender, _body(event), names.get(sender)))
+                found.append(ContextMessage(sender, body_of(event), names.get(sender)))
         return found[:limit][::-1]
 
     async def answer_invitation(self, incoming: Incoming, *, joins: bool) -> None:
@@ -154,8 +156,8 @@ class MatrixAdapter:
             text = f"*{AGAIN}*\n\n{part.content}" if is_again else part.content
             message = content_of(text, is_quiet=_is_quiet(reply), asked_by=reply.asked_by)
         answered = reply.reply_to_id if part.index == 0 else None
-        message |= _related(place, answered)
         txn = _txn(reply, part)
+        message |= related(place.thread, answered) | {MARK: txn}
         id_ = await self._put_event(place.chat, "m.room.message", message, txn)
         await self._show_choices(reply, part, id_)
         return Sent(id_)
@@ -166,7 +168,7 @@ class MatrixAdapter:
             return
         for emoji in reply.card.emoji:
             txn = _hashed(id_, emoji)
-            await self._put_event(reply.channel_id, "m.reaction", _annotation(id_, emoji), txn)
+            await self._put_event(reply.channel_id, "m.reaction", annotation(id_, emoji), txn)
 
     async def _file(self, reply: Reply, part: Part, content: bytes) -> dict[str, Any]:
         """Store a file on the homeserver; return its message."""
@@ -211,30 +213,14 @@ class MatrixAdapter:
     async def find(
         self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
     ) -> Sent | None:
-        """Look for a part by its transaction, which the homeserver shows to the same device."""
-        txn = _txn(reply, part)
-        place = _place_of(reply)
-        text = part.file_name or content_of(part.content, is_quiet=True)["body"]
-        for event in await self._messages(place, PAGE):
-            is_new = event["sender"] == self._me and event["origin_server_ts"] >= since_ms
-            if not is_new or event["event_id"] in known:
-                continue
-            mark = event.get("unsigned", {}).get("transaction_id")
-            if mark == txn or (mark is None and _body(event).endswith(text)):
+        """Look for the mark of a part, which is also in encrypted messages."""
+        mark = _txn(reply, part)
+        for event in await self._history.messages(_place_of(reply), FIND):
+            is_it = event["sender"] == self._me and event["content"].get(MARK) == mark
+            if is_it and event["event_id"] not in known:
                 await self._show_choices(reply, part, event["event_id"])
                 return Sent(event["event_id"])
         return None
-
-    async def _messages(self, place: Place, limit: int) -> list[Event]:
-        """Return the newest messages of a room or thread, newest first; no edits."""
-        events = await self._sync.page(place.chat, limit, thread=place.thread)
-        return [
-            event
-            for event in events
-            if event["type"] == "m.room.message"
-            and relation_of(event).get("rel_type") != "m.replace"
-            and event["content"]
-        ]
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Send or edit a silent message that shows `live`."""
@@ -244,7 +230,7 @@ class MatrixAdapter:
         content = content_of(shown, is_quiet=True)
         txn = uuid.uuid4().hex
         if message_id is None:
-            message = content | _related(place, None)
+            message = content | related(place.thread, None)
             return await self._put_event(place.chat, "m.room.message", message, txn)
         await self._edit(place, message_id, content, txn)
         return message_id
@@ -263,15 +249,7 @@ class MatrixAdapter:
     async def _edit(
         self, place: Place, message_id: str, content: Mapping[str, Any], txn: str
     ) -> None:
-        edit = {
-            **content,
-            "body": f"* {content['body'][:MAX_FALLBACK]}",  # for clients that know no edits
-            "m.new_content": content,
-            "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
-        }
-        for name in ("format", "formatted_body"):
-            edit.pop(name, None)
-        await self._put_event(place.chat, "m.room.message", edit, txn)
+        await self._put_event(place.chat, "m.room.message", edit_of(message_id, content), txn)
 
     async def remove(self, place: Place, message_id: str) -> None:
         """Delete a preview. A preview that is gone counts as deleted."""
@@ -303,7 +281,7 @@ class MatrixAdapter:
             case "pin":
                 await self._pin(room, args["messageId"])
             case "read":
-                found = await self._messages(Place(room, operation.thread_id), PAGE)
+                found = await self._history.messages(Place(room, operation.thread_id), PAGE)
                 return {"messages": [_message(event) for event in found[: args["limit"]][::-1]]}
         return {}
 
@@ -318,7 +296,7 @@ class MatrixAdapter:
         kept = {emoji: own[emoji]} if emoji in own else {}
         if emoji and emoji not in own:
             txn = uuid.uuid4().hex
-            id_ = await self._put_event(room, "m.reaction", _annotation(message, emoji), txn)
+            id_ = await self._put_event(room, "m.reaction", annotation(message, emoji), txn)
             kept = {emoji: id_} if id_ else {}
         self._reactions.pop(message, None)
         self._reactions |= {message: kept} if kept else {}
@@ -369,30 +347,6 @@ def _is_quiet(reply: Reply) -> bool:
     return reply.is_silent or reply.is_aside
 
 
-def _related(place: Place, answered: str | None) -> dict[str, Any]:
-    """Return what puts a message into a thread, and makes it an answer to another message."""
-    relation: dict[str, Any] = {}
-    if place.thread is not None:
-        relation = {
-            "rel_type": "m.thread",
-            "event_id": place.thread,
-            "is_falling_back": answered is None,
-            "m.in_reply_to": {"event_id": answered or place.thread},
-        }
-    elif answered is not None:
-        relation = {"m.in_reply_to": {"event_id": answered}}
-    return {"m.relates_to": relation} if relation else {}
-
-
-def _annotation(message: str, emoji: str) -> dict[str, Any]:
-    relation = {"rel_type": "m.annotation", "event_id": message, "key": emoji}
-    return {"m.relates_to": relation}
-
-
-def _body(event: Event) -> str:
-    return str(event["content"].get("body", ""))
-
-
 def _message(event: Event) -> dict[str, Any]:
     names = {"id": event["event_id"], "from": event["sender"], "at": event["origin_server_ts"]}
-    return {**names, "text": _body(event)}
+    return {**names, "text": body_of(event)}

@@ -267,22 +267,6 @@ class Sync:
         except Undecryptable:
             return event
 
-    async def page(self, room: str, limit: int, *, thread: str | None = None) -> list[Event]:
-        """Return the newest events of a room or thread, newest first, decrypted."""
-        room = await self._rooms.current(room)
-        if thread is None:
-            page = await self._api.get("rooms", room, "messages", dir="b", limit=limit)
-        else:
-            page = await self._api.get(
-                "rooms", room, "relations", thread, "m.thread", version="v1", limit=limit
-            )
-        events = [await self.read(room, event) for event in page.get("chunk", ())]
-        if thread is not None and len(events) < limit and (root := await self.event(room, thread)):
-            events.append(root)
-        elif thread is None:
-            events = [each for each in events if relation_of(each).get("rel_type") != "m.thread"]
-        return events
-
     async def _follow(self, room: str, event: Event) -> None:
         """Join the room that replaces a room, now or once the account is invited there."""
         successor = event["content"].get("replacement_room")

@@ -21,6 +21,20 @@ from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
 
+class State(dict[str, bytes]):
+    """The state of one device."""
+
+    async def read(self, name: str) -> bytes | None:
+        return self.get(name)
+
+    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
+        assert is_secret or name != "identity"
+        self[name] = value or b""
+
+    async def settle(self) -> None:
+        """Do nothing."""
+
+
 @dataclass
 class Account:
     """The account of RemoteClaw, which its own process runs, and its owner Ann."""

@@ -7,22 +7,9 @@ from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.identity import Identity, sign_device
 from remoteclaw.channels.matrix.recovery import WRONG_KEY, Recovery, key_of, recovery_key
 from remoteclaw.errors import ConfigError, PlatformAway, PlatformUnknown
+from tests.channels.matrix.conftest import State
 from tests.support.matrix import Faults, Homeserver, Login, Second
 from tests.support.waiting import eventually
-
-
-class State(dict[str, bytes]):
-    """The state of one device."""
-
-    async def read(self, name: str) -> bytes | None:
-        return self.get(name)
-
-    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
-        assert is_secret or name != "identity"
-        self[name] = value or b""
-
-    async def settle(self) -> None:
-        """Do nothing."""
 
 
 async def signed(url: str, login: Login, state: State) -> str:
