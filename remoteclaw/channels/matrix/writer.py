@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
+from remoteclaw.channels.matrix.api import json_of
 from remoteclaw.markdown import (
     Block,
     CodeBlock,
@@ -22,9 +23,11 @@ from remoteclaw.markdown import (
 )
 from remoteclaw.messages import without_mentions
 
-#: HTML beyond this size, in bytes, is left out: an event has at most 65,536, and encryption adds a
-#: third.
-MAX_HTML = 28_000
+#: HTML is left out if a content has more bytes with it: an event has at most 65,536, of which
+#: encryption adds a third, and an edit 2,500.
+MAX_CONTENT = 39_000
+#: Characters that nobody sees, each of which has up to six bytes in an event.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 #: A mention of everybody or of a person, behind the sign.
 _MENTION = re.compile(r"@(?P<who>room\b|[\w.=/+-]+:[\w.-]+)", re.IGNORECASE)
 _TO_PERSON = re.compile(r"https?://matrix\.to/#/(?:@|%40)", re.IGNORECASE)
@@ -36,16 +39,15 @@ def content_of(markdown: str, *, is_quiet: bool, asked_by: str | None = None) ->
     A message that is quiet notifies nobody.
     """
     stays = asked_by[1:] if asked_by else None
-    text = without_mentions(markdown, _MENTION, stays=stays)
+    text = without_mentions(_CONTROLS.sub("", markdown), _MENTION, stays=stays)
     content: dict[str, Any] = {
         "msgtype": "m.notice" if is_quiet else "m.text",
         "body": text,
         "m.mentions": {},
     }
     html = "".join(_blocks(blocks_of(text)))
-    if len(html.encode()) <= MAX_HTML:
-        content |= {"format": "org.matrix.custom.html", "formatted_body": html}
-    return content
+    rich = {**content, "format": "org.matrix.custom.html", "formatted_body": html}
+    return rich if len(json_of(rich)) <= MAX_CONTENT else content
 
 
 def _blocks(blocks: Iterable[Block]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.channels.matrix.adapter import MAX_BYTES
 from remoteclaw.channels.process import Channels
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
@@ -19,6 +20,26 @@ from tests.support.failpoints import Proxy
 from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
+
+#: What is longer as HTML, in JSON, or in both.
+WORST = (
+    "<",
+    "😀",
+    '"',
+    "\\",
+    "&",
+    "\n",
+    "\x01",
+    "- <\n",
+    "**<** ",
+    "```c\n<\n```\n",
+    "|<|\n|-|\n\n",
+)
+
+
+def worst(text: str) -> str:
+    """Return as much of a text as one message has."""
+    return text * (MAX_BYTES // len(text.encode()))
 
 
 class State(dict[str, bytes]):
