@@ -1,6 +1,7 @@
 """The Matrix adapter: receives what people write to an account, and sends its replies."""
 
 import hashlib
+import logging
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,12 +14,12 @@ from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.events import relation_of
 from remoteclaw.channels.matrix.history import History
 from remoteclaw.channels.matrix.identity import sign_device
-from remoteclaw.channels.matrix.media import address_and_keys, opened, sealed
+from remoteclaw.channels.matrix.media import address_and_keys, dimensions, opened, sealed
 from remoteclaw.channels.matrix.rooms import Rooms
 from remoteclaw.channels.matrix.settings import MatrixAccount
 from remoteclaw.channels.matrix.sync import Sync
 from remoteclaw.channels.matrix.writer import content_of
-from remoteclaw.errors import PlatformRefused
+from remoteclaw.errors import PlatformRefused, PlatformUnknown
 from remoteclaw.messages import code_files
 from remoteclaw.protocols import (
     AdapterState,
@@ -37,6 +38,8 @@ from remoteclaw.protocols import (
 
 #: A longer text is cut into several messages, in bytes: the rest of an event is for its HTML.
 MAX_BYTES = 14_000
+#: A preview shows this many characters of what the agent does.
+MAX_STATUS = 500
 #: The size of a file that is fetched, in bytes: the largest that RemoteClaw accepts, and its cover.
 MAX_FILE = 21_000_000
 #: Events of these types are never encrypted.
@@ -51,6 +54,8 @@ MAX_REACTIONS = 500
 NO_RIGHT_TO_PIN = (
     "The account has no right to pin messages there: raise its power level in the room."
 )
+
+log = logging.getLogger(__name__)
 
 
 class MatrixAdapter:
@@ -122,7 +127,7 @@ class MatrixAdapter:
         """Join a room, or decline."""
         try:
             if joins:
-                await self._api.post("join", incoming.chat, body={})
+                await self._api.join(incoming.chat, through=incoming.sender)
             else:
                 await self._api.post("rooms", incoming.chat, "leave", body={})
         except MatrixRefused as refusal:
@@ -163,12 +168,18 @@ class MatrixAdapter:
         return Sent(id_)
 
     async def _show_choices(self, reply: Reply, part: Part, id_: str) -> None:
-        """React to the message of a request with the emoji of its choices."""
+        """React to the message of a request with the emoji of its choices.
+
+        Without the right to react, people still answer in words.
+        """
         if not reply.card or part.index:
             return
-        for emoji in reply.card.emoji:
-            txn = _hashed(id_, emoji)
-            await self._put_event(reply.channel_id, "m.reaction", annotation(id_, emoji), txn)
+        try:
+            for emoji in reply.card.emoji:
+                txn = _hashed(id_, emoji)
+                await self._put_event(reply.channel_id, "m.reaction", annotation(id_, emoji), txn)
+        except MatrixRefused as refusal:
+            log.warning("a request in %s has no reactions: %s", reply.channel_id, refusal)
 
     async def _file(self, reply: Reply, part: Part, content: bytes) -> dict[str, Any]:
         """Store a file on the homeserver; return its message."""
@@ -178,7 +189,7 @@ class MatrixAdapter:
             "msgtype": f"m.{kind.split('/')[0]}",
             "body": part.file_name,
             "filename": part.file_name,
-            "info": {"mimetype": kind, "size": len(content)},
+            "info": {"mimetype": kind, "size": len(content), **dimensions(content)},
             "m.mentions": {},
         }
         if message["msgtype"] not in ("m.image", "m.audio", "m.video"):
@@ -224,14 +235,17 @@ class MatrixAdapter:
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Send or edit a silent message that shows `live`."""
-        status = " · ".join(filter(None, (live.activity, live.plan)))
+        status = " · ".join(filter(None, (live.activity, live.plan)))[:MAX_STATUS]
         text = live.text.encode()[-MAX_BYTES:].decode(errors="ignore")
         shown = "\n\n".join(filter(None, (text, f"*{status}*" if status else ""))) or "…"
         content = content_of(shown, is_quiet=True)
         txn = uuid.uuid4().hex
         if message_id is None:
             message = content | related(place.thread, None)
-            return await self._put_event(place.chat, "m.room.message", message, txn)
+            try:
+                return await self._put_event(place.chat, "m.room.message", message, txn)
+            except PlatformUnknown:  # without its id, it would stay there
+                return await self._put_event(place.chat, "m.room.message", message, txn)
         await self._edit(place, message_id, content, txn)
         return message_id
 

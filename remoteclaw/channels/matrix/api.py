@@ -5,7 +5,7 @@ It repeats nothing. Responses of the homeserver and the exceptions that they bec
 | response | exception |
 |---|---|
 | `M_UNKNOWN_TOKEN`, `M_MISSING_TOKEN`, a deactivated account | `AccountRefused` |
-| 429 | `PlatformBusy` for the time that the response names |
+| 429 | `PlatformBusy` of the account, for the time that the response names |
 | any other 4xx | `MatrixRefused`, with an explanation for known codes |
 | 502 with a code, where another server is needed: that one can't be reached | `MatrixRefused` |
 | any other 5xx than 504; no connection | `PlatformAway` |
@@ -105,6 +105,12 @@ class Homeserver:
     async def post(self, *path: str, body: Mapping[str, Any], **params: Any) -> dict[str, Any]:
         """Post a body to a path of the API; return the response."""
         return await self._json("POST", _path(path), content=json_of(body), params=params)
+
+    async def join(self, room: str, *, through: str) -> None:
+        """Join a room, if need be through the server of a user who is in it."""
+        server = through.partition(":")[2]
+        about = {"via": server, "server_name": server}  # older homeservers know the second one only
+        await self.post("join", room, body={}, **about)
 
     async def upload(self, content: bytes, name: str, mime_type: str) -> str:
         """Store a file on the homeserver; return its address (`mxc://…`)."""
@@ -215,7 +221,8 @@ def _failure(response: httpx2.Response, content: bytes) -> RemoteClawError:
     if why := _ACCOUNT.get(code):
         return AccountRefused(why)
     if status == 429:
-        return PlatformBusy("The homeserver is asked too often.", after_s=_pause(answer, response))
+        pause_s = _pause(answer, response)
+        return PlatformBusy("The homeserver is asked too often.", after_s=pause_s, is_account=True)
     if status == 504:
         return PlatformUnknown("The homeserver did not answer (504): it may have been done.")
     path = response.request.url.raw_path

@@ -1,9 +1,10 @@
-"""Files in encrypted rooms: the homeserver has only their ciphertext."""
+"""Files: the sizes of pictures, and in encrypted rooms the ciphertext that the homeserver has."""
 
 import base64
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,33 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from remoteclaw.channels.matrix.device import unpadded
 from remoteclaw.errors import PlatformRefused
+
+#: The markers of JPEG before the size of the picture.
+_FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
+#: The marker before a description that may turn the picture.
+_EXIF = 0xE1
+
+
+def dimensions(content: bytes) -> dict[str, int]:
+    """Return the width and height of a picture, in pixels, as `w` and `h`; empty if unknown."""
+    try:
+        if content.startswith(b"\x89PNG\r\n\x1a\n"):
+            width, height = struct.unpack_from(">II", content, 16)
+        elif content.startswith(b"GIF8"):
+            width, height = struct.unpack_from("<HH", content, 6)
+        elif content.startswith(b"\xff\xd8"):
+            marker, length = struct.unpack_from(">xBH", content, at := 2)
+            while marker not in _FRAMES:
+                if marker == _EXIF:
+                    return {}
+                at += 2 + length
+                marker, length = struct.unpack_from(">xBH", content, at)
+            height, width = struct.unpack_from(">HH", content, at + 5)
+        else:
+            return {}
+    except struct.error:  # it is damaged
+        return {}
+    return {"w": width, "h": height}
 
 
 def sealed(content: bytes) -> tuple[bytes, dict[str, Any]]:

@@ -123,7 +123,7 @@ class Sync:
                 if event is None or event.get("sender") == self._me:
                     continue
                 if invitation == "invited" and await self._rooms.is_awaited(room):
-                    await self._join(room)
+                    await self._join(room, str(event["sender"]))
                     continue
                 incoming: dict[str, Any] = {
                     "id": event.get("event_id") or f"invitation {room} {since}",
@@ -136,10 +136,10 @@ class Sync:
                 found.append(Incoming(**incoming))
         return found
 
-    async def _join(self, room: str) -> None:
+    async def _join(self, room: str, inviter: str) -> None:
         """Join the room that replaces another one, unless the invitation is withdrawn."""
         try:
-            await self._api.post("join", room, body={})
+            await self._api.join(room, through=inviter)
         except PlatformRefused as refusal:
             log.warning("%s, which replaces a room, can't be joined: %s", room, refusal)
 
@@ -273,7 +273,7 @@ class Sync:
         if not isinstance(successor, str) or not 0 < len(successor) <= MAX_ID:
             return
         try:
-            await self._api.post("join", successor, body={}, via=event["sender"].partition(":")[2])
+            await self._api.join(successor, through=event["sender"])
         except PlatformRefused:  # its members are invited afterwards
             await self._rooms.await_invitation(successor, instead_of=room)
 

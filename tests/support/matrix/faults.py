@@ -20,7 +20,7 @@ class Faults:
         self._http: aiohttp.ClientSession
         self.url = ""
         self.calls: list[str] = []
-        """The calls so far, as METHOD PATH."""
+        """The calls so far, as METHOD PATH, with their queries."""
         self._refused: tuple[str, int, dict[str, str], int] | None = None
         self._lost = ""
         self._held = "", False
@@ -70,7 +70,8 @@ class Faults:
         return sum(1 for call in self.calls if re.search(path, call))
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        call = f"{request.method} {request.path}"
+        query = f"?{request.query_string}" if request.query_string else ""
+        call = f"{request.method} {request.path}{query}"
         self.calls.append(call)
         if self._refused and re.search(self._refused[0], call):
             path, status, headers, times = self._refused

@@ -138,6 +138,7 @@ async function shown(user, event) {
     type: event.getType(),
     content: { ...event.getOriginalContent(), ...(relation && { "m.relates_to": relation }) },
     failure: event.isDecryptionFailure() ? event.decryptionFailureReason : "",
+    isHighlighted: Boolean(clients[user].getPushActionsForEvent(event)?.tweaks?.highlight),
     ...(event.isState() && { state_key: event.getStateKey() }),
   };
 }

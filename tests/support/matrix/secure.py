@@ -15,7 +15,8 @@ class SecurePerson(Person):
     """A person with a client of `Second`.
 
     `timeline()`, and so `messages()`, is what the client could read since it was opened; the
-    `failure` of an event says why it could not be decrypted.
+    `failure` of an event says why it could not be decrypted, and `isHighlighted` whether the client
+    notifies the person because it mentions them.
     """
 
     _second: Second
