@@ -71,6 +71,18 @@ async def test_a_full_redis_stores_no_report_and_leaves_the_cursors(stack: Stack
     assert await fleet.inbox.take(reader) == []
 
 
+async def test_nothing_is_stored_after_what_redis_may_have_lost(stack: Stack) -> None:
+    reader = await claimed(stack.fleet)
+    run_id = await stack.fleet.scripts.run_id()
+    await stack.fleet.inbox.store(reader, [REPORT], {"one": "7"}, run_id=run_id)
+    stack.redis.kill()
+    stack.redis.start()
+    with pytest.raises(LeaseLost, match="restarted"):
+        await stack.fleet.inbox.store(reader, [REPORT], {"one": "8"}, run_id=run_id)
+
+    assert await stack.fleet.inbox.cursors(reader) == {"one": "7"}
+
+
 async def test_a_stored_report_that_can_not_be_read_holds_up_no_other(fleet: Fleet) -> None:
     """Another version of RemoteClaw has stored it."""
     client: Any = fleet.scripts.client

@@ -678,7 +678,7 @@ MUTANTS = (
         "reports that are stored after what Redis has lost",
         before="or fenced_run(args.run_id)",
         after="",
-        test="test_what_redis_has_lost_is_read_again[plaza]",
+        test="test_nothing_is_stored_after_what_redis_may_have_lost",
         within="inbox_store",
     ),
     Mutant(

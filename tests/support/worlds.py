@@ -741,7 +741,7 @@ class MatrixWorld(World):
 
     async def _newest(self) -> str:
         client: Any = self._stack.fleet.scripts.client
-        position = await client.hget(keys.cursors("matrix", "default"), "sync")
+        position = await client.hget(keys.cursors("matrix", "default"), self._bot)
         return position.decode() if position else ""
 
     async def delete(self, message: str) -> None:
@@ -751,7 +751,7 @@ class MatrixWorld(World):
         """Ask the homeserver again for what comes after an earlier position."""
         await self.leave()
         client: Any = self._stack.fleet.scripts.client
-        await client.hset(keys.cursors("matrix", "default"), "sync", self._position)
+        await client.hset(keys.cursors("matrix", "default"), self._bot, self._position)
         await self.come_back()
 
     async def allow(self, request: str, *, by: int = OWNER) -> None:

@@ -1,6 +1,5 @@
 """The Matrix adapter: receives what people write to an account, and sends its replies."""
 
-import hashlib
 import logging
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from remoteclaw.channels.matrix.history import History
 from remoteclaw.channels.matrix.identity import sign_device
 from remoteclaw.channels.matrix.media import address_and_keys, dimensions, opened, sealed
 from remoteclaw.channels.matrix.rooms import Rooms
+from remoteclaw.channels.matrix.sender import Sender, hashed
 from remoteclaw.channels.matrix.settings import MatrixAccount
 from remoteclaw.channels.matrix.sync import Sync
 from remoteclaw.channels.matrix.writer import content_of
@@ -42,8 +42,6 @@ MAX_BYTES = 14_000
 MAX_STATUS = 500
 #: The size of a file that is fetched, in bytes: the largest that RemoteClaw accepts, and its cover.
 MAX_FILE = 21_000_000
-#: Events of these types are never encrypted.
-PLAIN = ("m.reaction",)
 AGAIN = "(perhaps a second time)"
 #: A client hides the typing indicator after this time, in milliseconds.
 TYPING_MS = 6000
@@ -66,10 +64,12 @@ class MatrixAdapter:
 
     def __init__(self, settings: MatrixAccount) -> None:
         self._api = Homeserver(settings.api_url, settings.read_secret("token"))
+        self._requires_encryption = settings.require_encryption
         self._me = ""
         self._state: AdapterState
         self._rooms: Rooms
         self._encryption: Encryption
+        self._sender: Sender
         self._sync: Sync
         self._history: History
         self._reactions: dict[str, dict[str, str]] = {}
@@ -86,7 +86,16 @@ class MatrixAdapter:
         device = str(who.get("device_id", ""))
         self._rooms = Rooms(self._api, self._state, self._me)
         self._encryption = Encryption(self._api, self._state, self._me, device)
-        self._sync = Sync(self._api, self._rooms, self._encryption, self._state, self._me)
+        self._sender = Sender(self._api, self._rooms, self._encryption)
+        self._sync = Sync(
+            self._api,
+            self._rooms,
+            self._encryption,
+            self._sender,
+            self._state,
+            self._me,
+            requires_encryption=self._requires_encryption,
+        )
         self._history = History(self._api, self._rooms, self._sync)
         await self._encryption.open()
         problem = await sign_device(self._api, self._state, self._encryption.device)
@@ -163,7 +172,7 @@ class MatrixAdapter:
         answered = reply.reply_to_id if part.index == 0 else None
         txn = _txn(reply, part)
         message |= related(place.thread, answered) | {MARK: txn}
-        id_ = await self._put_event(place.chat, "m.room.message", message, txn)
+        id_ = await self._sender.put(place.chat, "m.room.message", message, txn)
         await self._show_choices(reply, part, id_)
         return Sent(id_)
 
@@ -176,8 +185,8 @@ class MatrixAdapter:
             return
         try:
             for emoji in reply.card.emoji:
-                txn = _hashed(id_, emoji)
-                await self._put_event(reply.channel_id, "m.reaction", annotation(id_, emoji), txn)
+                txn = hashed(id_, emoji)
+                await self._sender.put(reply.channel_id, "m.reaction", annotation(id_, emoji), txn)
         except MatrixRefused as refusal:
             log.warning("a request in %s has no reactions: %s", reply.channel_id, refusal)
 
@@ -199,27 +208,6 @@ class MatrixAdapter:
         ciphertext, file = sealed(content)
         address = await self._api.upload(ciphertext, "file", "application/octet-stream")
         return message | {"file": {"url": address, **file}}
-
-    async def _put_event(self, room: str, kind: str, content: Mapping[str, Any], txn: str) -> str:
-        """Send an event, encrypted in a room that was ever encrypted; return its id.
-
-        The homeserver drops a repetition with the same `txn`.
-        """
-        room = await self._rooms.current(room)
-        settings = None if kind in PLAIN else await self._rooms.encryption(room)
-        if settings is not None:
-            members = (await self._rooms.members(room)).keys()
-            content = await self._encryption.encrypted(
-                room, kind, content, members=members, settings=settings
-            )
-            kind = "m.room.encrypted"
-        try:
-            answer = await self._api.put("rooms", room, "send", kind, txn, body=content)
-        except MatrixRefused as refusal:
-            if refusal.code == "M_DUPLICATE_ANNOTATION":
-                return ""
-            raise
-        return str(answer["event_id"])
 
     async def find(
         self, reply: Reply, part: Part, since_ms: int, *, known: Collection[str]
@@ -243,9 +231,9 @@ class MatrixAdapter:
         if message_id is None:
             message = content | related(place.thread, None)
             try:
-                return await self._put_event(place.chat, "m.room.message", message, txn)
+                return await self._sender.put(place.chat, "m.room.message", message, txn)
             except PlatformUnknown:  # without its id, it would stay there
-                return await self._put_event(place.chat, "m.room.message", message, txn)
+                return await self._sender.put(place.chat, "m.room.message", message, txn)
         await self._edit(place, message_id, content, txn)
         return message_id
 
@@ -257,32 +245,28 @@ class MatrixAdapter:
         if "redacted_because" in before.get("unsigned", {}):
             raise PlatformRefused("That message is gone.")
         content = content_of(part.content, is_quiet=_is_quiet(reply), asked_by=reply.asked_by)
-        await self._edit(place, message_id, content, _hashed(_txn(reply, part), message_id))
+        await self._edit(place, message_id, content, hashed(_txn(reply, part), message_id))
         return Sent(message_id)
 
     async def _edit(
         self, place: Place, message_id: str, content: Mapping[str, Any], txn: str
     ) -> None:
-        await self._put_event(place.chat, "m.room.message", edit_of(message_id, content), txn)
+        await self._sender.put(place.chat, "m.room.message", edit_of(message_id, content), txn)
 
     async def remove(self, place: Place, message_id: str) -> None:
         """Delete a preview. A preview that is gone counts as deleted."""
         try:
-            await self._redact(place.chat, message_id)
+            await self._sender.redact(place.chat, message_id)
         except MatrixRefused as refusal:
             if refusal.code != "M_NOT_FOUND":
                 raise
-
-    async def _redact(self, room: str, event: str) -> None:
-        room = await self._rooms.current(room)
-        txn = _hashed("redact", event)
-        await self._api.put("rooms", room, "redact", event, txn, body={})
 
     async def typing(self, place: Place) -> None:
         """Show that an answer is being written."""
         room = await self._rooms.current(place.chat)
         body = {"typing": True, "timeout": TYPING_MS}
         await self._api.put("rooms", room, "typing", self._me, body=body)
+        await self._sender.prepare(room)
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React to a message, delete or pin it, or read a room or thread."""
@@ -291,7 +275,7 @@ class MatrixAdapter:
             case "react":
                 await self._react(room, args["messageId"], args["emoji"])
             case "delete":
-                await self._redact(room, args["messageId"])
+                await self._sender.redact(room, args["messageId"])
             case "pin":
                 await self._pin(room, args["messageId"])
             case "read":
@@ -306,11 +290,11 @@ class MatrixAdapter:
             own = await self._own_reactions(await self._rooms.current(room), message)
         for each, id_ in own.items():
             if each != emoji:
-                await self._redact(room, id_)
+                await self._sender.redact(room, id_)
         kept = {emoji: own[emoji]} if emoji in own else {}
         if emoji and emoji not in own:
             txn = uuid.uuid4().hex
-            id_ = await self._put_event(room, "m.reaction", annotation(message, emoji), txn)
+            id_ = await self._sender.put(room, "m.reaction", annotation(message, emoji), txn)
             kept = {emoji: id_} if id_ else {}
         self._reactions.pop(message, None)
         self._reactions |= {message: kept} if kept else {}
@@ -344,13 +328,9 @@ class MatrixAdapter:
             raise
 
 
-def _hashed(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
-
-
 def _txn(reply: Reply, part: Part) -> str:
     """Return the id with which the homeserver knows a repetition of a part."""
-    return _hashed(reply.key, str(part.index))
+    return hashed(reply.key, str(part.index))
 
 
 def _place_of(reply: Reply) -> Place:

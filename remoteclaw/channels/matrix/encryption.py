@@ -233,18 +233,7 @@ class Encryption:
         `settings` are those of the room's encryption. What the event relates to stays readable.
         """
         async with self._using():
-            own = self.device.curve25519
-            devices = [each for each in await self._lists.of(members) if each.curve25519 != own]
-            outbound = self._outbound.get(room)
-            if outbound is None or not {*devices} <= outbound.has:
-                await self._ensure_current()
-                outbound = self._outbound.get(room)
-            if outbound is None or outbound.is_over(settings, devices):
-                outbound = Outbound()
-                await self._keys.add(room, own_session(outbound), self.device.user)
-                await self._keys.save()
-                self._outbound[room] = outbound
-            await self._share(room, outbound, devices)
+            outbound = await self._shared(room, members, settings)
             payload = {"room_id": room, "type": kind, "content": content}
             message = {
                 "algorithm": MEGOLM,
@@ -255,6 +244,31 @@ class Encryption:
             }
         relation = content.get("m.relates_to")
         return message | ({"m.relates_to": relation} if relation else {})
+
+    async def prepare(
+        self, room: str, *, members: Collection[str], settings: Mapping[str, Any]
+    ) -> None:
+        """Do of `encrypted()` what takes calls of the homeserver."""
+        async with self._using():
+            await self._shared(room, members, settings)
+
+    async def _shared(
+        self, room: str, members: Collection[str], settings: Mapping[str, Any]
+    ) -> Outbound:
+        """Return a session whose key the devices of a room's members have."""
+        own = self.device.curve25519
+        devices = [each for each in await self._lists.of(members) if each.curve25519 != own]
+        outbound = self._outbound.get(room)
+        if outbound is None or not {*devices} <= outbound.has:
+            await self._ensure_current()
+            outbound = self._outbound.get(room)
+        if outbound is None or outbound.is_over(settings, devices):
+            outbound = Outbound()
+            await self._keys.add(room, own_session(outbound), self.device.user)
+            await self._keys.save()
+            self._outbound[room] = outbound
+        await self._share(room, outbound, devices)
+        return outbound
 
     async def _share(self, room: str, outbound: Outbound, devices: Sequence[OtherDevice]) -> None:
         """Give the key of a session to the devices that don't have it."""

@@ -147,7 +147,7 @@ class RoomKeys:
             raise Undecryptable(session, "it is a copy of another message")
         if "m.relates_to" in content:
             inner.setdefault("m.relates_to", content["m.relates_to"])
-        return {**event, "type": kind, "content": inner, "is_encrypted": True}
+        return {**event, "type": kind, "content": inner}
 
 
 def session_of(content: Mapping[str, Any], *, is_forwarded: bool) -> InboundGroupSession:

@@ -25,6 +25,10 @@ class MatrixAccount(TokenConfig):
     """The id of the account's device, with which `channel add` logs in again. `channel add` writes
     it."""
 
+    require_encryption: Annotated[bool, BY_PEOPLE] = False
+    """Whether messages that are not encrypted are refused. What an agent is told to send to a room
+    without encryption is sent."""
+
     @field_validator("api_url")
     @classmethod
     def _check_url(cls, value: str) -> str:

@@ -23,11 +23,11 @@ from remoteclaw.channels.matrix.events import (
 )
 from remoteclaw.channels.matrix.room_keys import Undecryptable
 from remoteclaw.channels.matrix.rooms import Rooms
+from remoteclaw.channels.matrix.sender import Sender, hashed
 from remoteclaw.clock import now_ms
-from remoteclaw.errors import PlatformRefused, RemoteClawError
+from remoteclaw.errors import LeaseLost, PlatformRefused, RemoteClawError
 from remoteclaw.protocols import AdapterState, Incoming, PollResult
 
-SOURCE = "sync"
 #: A poll waits this long for events, in seconds.
 POLL_S = 25.0
 FILTER = json.dumps(
@@ -60,6 +60,11 @@ CANT_READ = (
     "in again"
 )
 
+NOT_ENCRYPTED = (
+    "it is not encrypted, and this account is set to read encrypted messages only; first turn on "
+    "encryption in the settings of the room"
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -67,10 +72,19 @@ class Sync:
     """Reads what happens in the rooms of an account."""
 
     def __init__(
-        self, api: Homeserver, rooms: Rooms, encryption: Encryption, state: AdapterState, me: str
+        self,
+        api: Homeserver,
+        rooms: Rooms,
+        encryption: Encryption,
+        sender: Sender,
+        state: AdapterState,
+        me: str,
+        *,
+        requires_encryption: bool,
     ) -> None:
         self._api, self._rooms, self._encryption, self._state = api, rooms, encryption, state
-        self._me = me
+        self._sender, self._me = sender, me
+        self._requires_encryption = requires_encryption
         self._returned: str | None = ""
         """The position of the last result; empty if there is none, or a poll has failed since."""
         self._seen: dict[tuple[str, str], Event] = {}
@@ -79,8 +93,11 @@ class Sync:
         """The events whose keys have not come, and when each room was told of some."""
 
     async def poll(self, cursors: Mapping[str, str]) -> PollResult:
-        """Wait for events after the position, and return what people did."""
-        since = cursors.get(SOURCE)
+        """Wait for events after the position, and return what people did.
+
+        The source is the account's id: after a login as somebody else, the position is another.
+        """
+        since = cursors.get(self._me)
         is_new = since != self._returned
         if is_new:  # another process may have had the account
             self._rooms.forget()
@@ -105,9 +122,8 @@ class Sync:
         if json.dumps(waiting) != before:
             await self._keep()
         self._returned = answer["next_batch"]
-        return PollResult(
-            tuple(found), {SOURCE: answer["next_batch"]}, self._forgetting(done) if done else None
-        )
+        moved = {**dict.fromkeys(cursors), self._me: answer["next_batch"]}
+        return PollResult(tuple(found), moved, self._forgetting(done) if done else None)
 
     # -- rooms ---------------------------------------------------------------------------------
 
@@ -218,7 +234,8 @@ class Sync:
     async def _reports_of(self, room: str, event: Event) -> list[Incoming]:
         if event["type"] == "m.room.tombstone" and event.get("state_key") == "":
             await self._follow(room, event)
-        if event["type"] == "m.room.encrypted":
+        is_encrypted = event["type"] == "m.room.encrypted"
+        if is_encrypted:
             try:
                 event = await self._encryption.decrypted(room, event)
             except Undecryptable as error:
@@ -235,11 +252,31 @@ class Sync:
         first = await self._rooms.first(room)
         where = Where(first, await self._rooms.is_group(room), self._me, names)
         if event["content"].get("msgtype") == VERIFICATION:
-            return [_problem(event, where, "", self._encryption.about_verification)]
+            return await self._decline(event, where)
         report = report_of(event, where, related)
         if report is None or (report.sender == self._me):
             return []
+        if event["type"] in ("m.reaction", "m.room.redaction"):  # they are never encrypted
+            is_encrypted = await self._rooms.encryption(room) is not None
+        if self._requires_encryption and not is_encrypted:
+            return [_problem(event, where, "", NOT_ENCRYPTED)] if report.is_for_us else []
         return [report]
+
+    async def _decline(self, event: Event, where: Where) -> list[Incoming]:
+        """Decline a verification in a room; return the report that says why."""
+        if event["content"].get("to") != self._me:
+            return []
+        why = self._encryption.about_verification
+        relation = {"rel_type": "m.reference", "event_id": event["event_id"]}
+        content = {"code": "m.user", "reason": why, "m.relates_to": relation}
+        try:
+            kind, txn = "m.key.verification.cancel", hashed("cancel", event["event_id"])
+            await self._sender.put(where.room, kind, content, txn)
+        except LeaseLost:
+            raise
+        except RemoteClawError as error:
+            log.warning("a verification in %s is not declined: %s", where.room, error)
+        return [_problem(event, where, "", why)]
 
     def _remember(self, room: str, event: Event) -> None:
         self._seen[room, event["event_id"]] = event

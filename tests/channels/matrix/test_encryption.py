@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from remoteclaw.config.home import Home
 from remoteclaw.messages import Attachment, SessionKey
 from tests.channels.matrix.conftest import Account
@@ -123,3 +125,50 @@ async def test_files_and_voice_are_encrypted_both_ways(account: Account, second:
             return None
 
         assert await eventually(received) == b"42"
+
+
+@pytest.mark.parametrize("in_room", [False, True])
+async def test_a_verification_is_declined(account: Account, second: Second, in_room: bool) -> None:
+    """A client would otherwise wait for it for ten minutes; in a room, a line says why."""
+    async with SecurePerson.opened(second, account.server, "carol") as ann:
+        account.configure(owners=[ann.id])
+        await account.start()
+        room = await second.create(ann.id, account.login.user)
+        await second.say(ann.id, room, "hello")
+        session = SessionKey("main", "matrix", "default", room, ann.id, None)
+        await eventually(lambda: account.stack.fleet.inbound.unanswered(session.sid))
+        number = await ann.verify(account.login, room=room if in_room else None)
+
+        async def is_declined() -> bool:
+            found = await ann.verification(number)
+            return (found["isCancelled"], found["by"]) == (True, account.login.user)
+
+        await eventually(is_declined)
+
+        async def is_told() -> bool:
+            texts = await second.texts(ann.id, room)
+            return any("can't compare emoji" in text for _, text in texts)
+
+        if in_room:
+            await eventually(is_told)
+
+
+async def test_an_account_can_refuse_what_is_not_encrypted(
+    account: Account, second: Second
+) -> None:
+    """Also in an encrypted room, and from another client of the same person."""
+    ann = account.ann
+    account.configure(require_encryption=True)
+    await account.start()
+    await second.open(account.server.url, ann.login, signed_only=False)
+    room = await second.create(ann.id, account.login.user)
+    await second.say(ann.id, room, "one")
+    await until_accepted(account, room, "one")
+    await ann.say(room, "in the open")
+
+    async def is_told() -> bool:
+        return any("is not encrypted" in text for text in await said(second, account, room))
+
+    await eventually(is_told)
+    await second.say(ann.id, room, "two")
+    await until_accepted(account, room, "one", "two")
