@@ -16,6 +16,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import EVERYONE, ChannelMessage, SessionKey
+from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.failpoints import Proxy
 from tests.support.matrix import Faults, Homeserver, Login, Person, Second, second_client
 from tests.support.stack import Stack
@@ -70,7 +71,7 @@ class Account:
     """What is between the account and Redis."""
     home: Home
     """The state directory of its host."""
-    _running: "asyncio.Task[None] | None" = None
+    _running: "asyncio.Task[None] | Process | None" = None
 
     def configure(self, **settings: Any) -> None:
         """Configure the account, which is read at its start."""
@@ -82,10 +83,15 @@ class Account:
         config = CurrentConfig(self.home, load_config(self.home.config_file))
         await Channels(self.stack.open_at(self.proxy.url), self.home, config).run()
 
-    async def start(self) -> None:
-        """Run the account, and wait until it has polled."""
+    async def start(self, *, as_process: bool = False) -> None:
+        """Run the account, in a process of its own or not, and wait until it has polled."""
         before = self.faults.count("/sync")
-        self._running = asyncio.create_task(self.run())
+        if as_process:
+            env = self.stack.env(REMOTECLAW__REDIS__URL=self.proxy.url)
+            argv = [REMOTECLAW, "channel", "run"]
+            self._running = start_program(argv, env=env, log=self.home.logs / "channel.log")
+        else:
+            self._running = asyncio.create_task(self.run())
 
         async def polls() -> bool:
             cursors = keys.cursors("matrix", "default")
@@ -95,11 +101,14 @@ class Account:
         await eventually(polls)
 
     async def stop(self) -> None:
-        """End it."""
-        if self._running:
+        """End it; a process with SIGKILL."""
+        if isinstance(self._running, Process):
+            self._running.kill()
+            await asyncio.to_thread(self._running.wait)
+        elif self._running:
             self._running.cancel()
             await asyncio.wait((self._running,))
-            self._running = None
+        self._running = None
 
 
 async def messages(account: Account, room: str, *, who: str = "") -> list[ChannelMessage]:

@@ -3,6 +3,8 @@
 The room is encrypted, and its owner's client gives keys to signed devices only.
 """
 
+from random import Random
+
 import pytest
 
 from tests.channels.matrix.conftest import Account, accepted, met_in_secret
@@ -44,7 +46,7 @@ class Window:
         else:
             self._failpoint = self._account.proxy.arm(self._step, self._side)
 
-    async def kill(self, time: int = 1) -> None:
+    async def kill(self, time: int = 1, *, as_process: bool = False) -> None:
         """End the account there, at the given time that it comes by, and start it again."""
         for _ in range(1, time):
             assert self._failpoint is not None, "only steps with Redis are counted"
@@ -58,7 +60,7 @@ class Window:
         if self._failpoint:
             self._failpoint.cut()
         self._account.faults.end()
-        await self._account.start()
+        await self._account.start(as_process=as_process)
 
 
 @pytest.mark.thorough("before")
@@ -104,3 +106,38 @@ async def test_an_answer_survives_a_kill(
 
     await eventually(is_said)
     assert await said() == ["an answer", "another"]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+async def test_a_hundred_kills_lose_and_repeat_nothing(account: Account, second: Second) -> None:
+    """Each ends a process with SIGKILL at one of the steps."""
+    room = await met_in_secret(account, second)
+    await account.stop()
+    await account.start(as_process=True)
+    random, asked, answered = Random(44), ["hello"], list[str]()
+    for number in range(100):
+        step, side, time = random.choice([*COMING, *((*each, 1) for each in GOING)])
+        if (step, side, time) in COMING or random.random() < 0.5:
+            await second.do("rotate", user=account.ann.id, room=room)
+        if step.startswith("PUT .*/sendToDevice"):  # it has given its key already
+            await account.stop()
+            await account.start(as_process=True)
+        window = Window(account, step, side)
+        await window.open()
+        asked.append(f"question {number}")
+        await second.say(account.ann.id, room, asked[-1])
+        answered.append(f"answer {number}")
+        await account.stack.put_reply("matrix", "default", answered[-1], index=number, chat=room)
+        await window.kill(time, as_process=True)
+
+        async def is_over() -> bool:
+            texts = await second.texts(account.ann.id, room)
+            is_said = any(text == answered[-1] for _, text in texts)
+            return is_said and (await accepted(account, room))[-1] == asked[-1]
+
+        await eventually(is_over)
+    assert await accepted(account, room) == asked
+    texts = await second.texts(account.ann.id, room)
+    assert [text for sender, text in texts if sender == account.login.user] == answered
+    assert not account.faults.count("m.room_key_request"), "no key is lost"
