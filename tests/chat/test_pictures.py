@@ -7,6 +7,8 @@ import pytest
 from tests.support.agents import ROOT
 from tests.support.drawing import PICTURES, request_pictures
 from tests.support.killed import AGAIN, kill_film
+from tests.support.matrix import Homeserver
+from tests.support.matrix.drawing import request_picture
 from tests.support.telegram import Telegram
 
 #: The longest README that people read.
@@ -16,6 +18,12 @@ MAX_LINES = 150
 def test_the_pictures_of_requests_are_up_to_date(telegram: Telegram) -> None:
     for name, picture in request_pictures(telegram).items():
         assert (PICTURES / f"{name}.svg").read_text() == picture, f"run scripts/pictures: {name}"
+
+
+async def test_the_picture_of_a_request_on_matrix_is_up_to_date(homeserver: Homeserver) -> None:
+    drawn = await request_picture(homeserver)
+
+    assert (PICTURES / "request-matrix.svg").read_text() == drawn, "run scripts/pictures"
 
 
 def check_film(picture: str) -> None:

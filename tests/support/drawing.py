@@ -1,5 +1,6 @@
 """Pictures for docs/pictures, drawn from what real processes show in a terminal and in Telegram."""
 
+import contextlib
 import html
 import re
 import tempfile
@@ -95,7 +96,28 @@ def message_picture(message: Mapping[str, Any]) -> str:
     for one in message.get("entities", ()):  # no character here takes two UTF-16 units
         for at in range(one["offset"], one["offset"] + one["length"]):
             looks[at] = one["type"]
-    drawn, y, width = [], MARGIN + 14, LINE * WIDTH + 2 * MARGIN
+    drawn, y = message_rows(text, looks)
+    width = LINE * WIDTH + 2 * MARGIN
+    for row in message["reply_markup"]["inline_keyboard"]:
+        each = (width - 2 * MARGIN + 12) / len(row)
+        for number, button in enumerate(row):
+            x = MARGIN - 6 + number * each
+            drawn += [
+                f'<rect x="{x:.1f}" y="{y - 8}" width="{each:.1f}" height="30" rx="6" '
+                'fill="#2b5278"/>',
+                f'<text x="{x + each / 2:.1f}" y="{y + 12}" fill="#ffffff" text-anchor="middle">'
+                f"{html.escape(button['text'])}</text>",
+            ]
+        y += 34
+    return picture(width, y - 4, "#182533", drawn)
+
+
+def message_rows(text: str, looks: list[str]) -> tuple[list[str], int]:
+    """Return the elements of a message's text, and the height that follows them, in pixels.
+
+    `looks` has the style of each character: `bold`, `code`, `pre` or none.
+    """
+    drawn, y = [], MARGIN + 14
     for line, of in _lines(_still(text), looks):
         if of[:1] == ["pre"]:
             drawn.append(
@@ -112,18 +134,7 @@ def message_picture(message: Mapping[str, Any]) -> str:
                 f"{html.escape(''.join(character for _, character in part))}</text>"
             )
         y += HEIGHT
-    for row in message["reply_markup"]["inline_keyboard"]:
-        each = (width - 2 * MARGIN + 12) / len(row)
-        for number, button in enumerate(row):
-            x = MARGIN - 6 + number * each
-            drawn += [
-                f'<rect x="{x:.1f}" y="{y - 8}" width="{each:.1f}" height="30" rx="6" '
-                'fill="#2b5278"/>',
-                f'<text x="{x + each / 2:.1f}" y="{y + 12}" fill="#ffffff" text-anchor="middle">'
-                f"{html.escape(button['text'])}</text>",
-            ]
-        y += 34
-    return picture(width, y - 4, "#182533", drawn)
+    return drawn, y
 
 
 def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
@@ -154,42 +165,47 @@ def picture(width: float, height: float, fill: str, drawn: Sequence[str]) -> str
     )
 
 
+@contextlib.contextmanager
+def asking(directory: Path, **channels: Mapping[str, Any]) -> Iterator[Terminal]:
+    """Run RemoteClaw with an agent that asks for a right in each of its chats; yield its own chat.
+
+    Each channel's settings come with its token.
+    """
+    home, work = Home(directory / "home").create(), directory / "shop"
+    work.mkdir()
+    tables: dict[str, Any] = {"agents": {"main": {}}, "channels": {}}
+    tables["agents"]["main"] = {
+        "runtime": "claude",
+        "command": list(claude_script(directory, _AGENT)),
+        "workspace": str(work),
+    }
+    for name, settings in channels.items():
+        token = directory / name
+        token.write_text(settings["token"])
+        token.chmod(0o600)
+        tables["channels"][name] = {**settings, "token_file": str(token)}
+        del tables["channels"][name]["token"]
+    home.config_file.write_text(tomlkit.dumps(tables))
+    environment = env(home, REMOTECLAW__FLEET__WORKERS="2")
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment, columns=80, directory=work) as screen:
+        screen.see("›")
+        yield screen
+
+
 def request_pictures(telegram: Telegram) -> dict[str, str]:
     """Return the pictures of a request in a terminal and in a Telegram message."""
-    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made:
-        directory, bot = Path(made), telegram.bot()
-        home, work, token = Home(directory / "home").create(), directory / "shop", directory / "t"
-        work.mkdir()
-        token.write_text(bot.token)
-        token.chmod(0o600)
-        tables = {
-            "agents": {
-                "main": {
-                    "runtime": "claude",
-                    "command": list(claude_script(directory, _AGENT)),
-                    "workspace": str(work),
-                }
-            },
-            "channels": {
-                "telegram": {
-                    "token_file": str(token),
-                    "api_url": bot.api_url,
-                    "owners": [str(ANN)],
-                }
-            },
+    bot = telegram.bot()
+    settings = {"token": bot.token, "api_url": bot.api_url, "owners": [str(ANN)]}
+    with (
+        tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made,
+        asking(Path(made), telegram=settings) as screen,
+    ):
+        screen.type(f"{ASKED}\r")
+        bot.say(ASKED, chat=ANN)
+        screen.see("WHY")
+        (card,) = eventually_sync(lambda: [m for m in bot.chat(ANN) if "reply_markup" in m])
+        return {
+            "request": screen_picture(screen, f"› {ASKED}", "WHY"),
+            "request-telegram": message_picture(card),
         }
-        home.config_file.write_text(tomlkit.dumps(tables))
-        environment = env(home, REMOTECLAW__FLEET__WORKERS="2")
-        del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-        with Terminal.running(
-            REMOTECLAW, "up", env=environment, columns=80, directory=work
-        ) as screen:
-            screen.see("›")
-            screen.type(f"{ASKED}\r")
-            bot.say(ASKED, chat=ANN)
-            screen.see("WHY")
-            (card,) = eventually_sync(lambda: [m for m in bot.chat(ANN) if "reply_markup" in m])
-            return {
-                "request": screen_picture(screen, f"› {ASKED}", "WHY"),
-                "request-telegram": message_picture(card),
-            }

@@ -109,7 +109,6 @@ async def test_an_answer_survives_a_kill(
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
 async def test_a_hundred_kills_lose_and_repeat_nothing(account: Account, second: Second) -> None:
     """Each ends a process with SIGKILL at one of the steps."""
     room = await met_in_secret(account, second)

@@ -58,7 +58,6 @@ async def has_key(server: Homeserver, login: Login) -> bool:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
 async def test_a_large_room_is_answered_with_few_calls(account: Account, second: Second) -> None:
     """Each device gets the key, and nobody is asked for alone."""
     ann, server = account.ann, account.server
