@@ -29,6 +29,7 @@ from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.gateway import bench_doors
 from tests.bench.inbox import bench_inbox
 from tests.bench.load import Figure, bench_load
+from tests.bench.matrix import bench_matrix
 from tests.bench.models import MODELS, bench_model
 from tests.bench.rows import Row, table
 from tests.bench.stack import FleetStack
@@ -36,6 +37,7 @@ from tests.bench.start import bench_start
 from tests.bench.terminals_echo import bench_echo
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
+from tests.support.matrix.server import synapse
 from tests.support.stack import REPLIES, Stack, message
 
 Measure = Callable[[], Awaitable[float]]
@@ -185,6 +187,12 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             rows += [Row(*pairs) for pairs in await bench_chats(stack, rounds)]
+            on_matrix: list[Figure] = []
+            if synapse():
+                pairs_on_matrix, on_matrix = await bench_matrix(stack, rounds)
+                rows += [Row(*pairs) for pairs in pairs_on_matrix]
+            else:
+                sys.stderr.write("Synapse is not installed: its rows are left out\n")
             rows += [Row(*pairs) for pairs in await bench_echo(stack, directory / "echo", rounds)]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
@@ -200,7 +208,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures.append(idle)
+            figures += [idle, *on_matrix]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)
