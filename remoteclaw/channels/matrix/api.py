@@ -35,6 +35,8 @@ from remoteclaw.host.files import format_size
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 30.0, 120.0
 #: The pause after a 429 that names none, in seconds.
 BUSY_S = 5.0
+#: What reading an object of another form raises, also one that is nested too deep.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 MEDIA = "/_matrix/media/v3"
 
 #: Explanations for people, by the homeserver's error code.

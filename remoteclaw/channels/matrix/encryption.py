@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
-from remoteclaw.channels.matrix.api import Homeserver, json_of
+from remoteclaw.channels.matrix.api import MALFORMED, Homeserver, json_of
 from remoteclaw.channels.matrix.device import (
     MEGOLM,
     ONE_TIME,
@@ -111,7 +111,7 @@ class Encryption:
                 except CantDecrypt as error:
                     log.info("a message to this device can't be decrypted: %s", error)
                     lost.append((str(event.get("sender")), str(event["content"].get("sender_key"))))
-                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                except MALFORMED as error:
                     log.warning("a message to this device is malformed: %s", type(error).__name__)
             await self._keys.save()
             await self.device.save()

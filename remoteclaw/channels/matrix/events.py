@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from remoteclaw.channels.matrix.api import MALFORMED
 from remoteclaw.channels.matrix.device import Event
 from remoteclaw.commands import parse
 from remoteclaw.protocols import Incoming, IncomingFile
@@ -22,8 +23,6 @@ POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
 POLL_FIELDS = ("m.poll", "org.matrix.msc3381.poll.start")
 #: The events of which people expect something.
 KINDS = ("m.room.message", "m.reaction", "m.room.redaction", "m.sticker", *POLLS)
-#: What reading an event of another form raises.
-MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 VERIFICATION = "m.key.verification.request"
 #: The quoted message at the beginning of a reply, as older clients write it.
 _FALLBACK = re.compile(r"> (?:\* )?<[^>\n]*>.*\n(?:>.*\n)*\n?")

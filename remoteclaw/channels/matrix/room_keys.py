@@ -18,6 +18,7 @@ from vodozemac import (
     SessionKey,
 )
 
+from remoteclaw.channels.matrix.api import MALFORMED
 from remoteclaw.channels.matrix.device import MEGOLM, Event, OtherDevice
 from remoteclaw.protocols import AdapterState
 
@@ -138,7 +139,7 @@ class RoomKeys:
             payload = json.loads(found.plaintext)
             is_here = payload["room_id"] == room and known.sender == event["sender"]
             inner, kind = dict(payload["content"]), str(payload["type"])
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise Undecryptable(session, f"it is damaged ({type(error).__name__})") from None
         while len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]

@@ -8,12 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused, json_of
+from remoteclaw.channels.matrix.api import MALFORMED, Homeserver, MatrixRefused, json_of
 from remoteclaw.channels.matrix.device import Event
 from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.events import (
     KINDS,
-    MALFORMED,
     VERIFICATION,
     Where,
     own_membership,

@@ -1,0 +1,126 @@
+"""What anybody can send to the account's device, without a room that they share."""
+
+import base64
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.channels.matrix.api import Homeserver as Api
+from remoteclaw.channels.matrix.device import MEGOLM, OLM, Device
+from remoteclaw.channels.matrix.device_lists import DeviceLists
+from remoteclaw.channels.matrix.room_keys import Outbound
+from tests.channels.matrix.conftest import Account, State, met
+from tests.channels.matrix.test_sync import until_read
+from tests.support.matrix import Login, Person
+
+DEEP = b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+
+
+class Stranger:
+    """Somebody whose client sends what it likes."""
+
+    def __init__(self, login: Login, api: Api) -> None:
+        self.login, self.api = login, api
+        self.device = Device(api, State(), login.user, login.device)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def met(cls, account: Account) -> AsyncIterator["Stranger"]:
+        """Make an account with a device, until exit."""
+        login = await account.server.register("eve")
+        api = Api(account.server.url, login.token)
+        eve = cls(login, api)
+        await eve.device.open()
+        yield eve
+        await api.aclose()
+
+    async def send(self, account: Account, kind: str, content: dict[str, Any]) -> None:
+        """Send a message to the account's device."""
+        sent = {account.login.user: {account.login.device: content}}
+        await self.api.put("sendToDevice", kind, uuid.uuid4().hex, body={"messages": sent})
+
+    async def send_secretly(self, account: Account, *plaintexts: bytes) -> None:
+        """Send encrypted messages to the account's device."""
+        devices = await DeviceLists(self.api).of([account.login.user])
+        (to,) = (each for each in devices if each.id == account.login.device)
+        await self.device.begin([to])
+        for each in plaintexts:
+            session = self.device._usable[to.curve25519]
+            number, body = session.encrypt(each).to_parts()
+            message = {"type": number, "body": base64.b64encode(body).decode().rstrip("=")}
+            content = {
+                "algorithm": OLM,
+                "sender_key": self.device.curve25519,
+                "ciphertext": {to.curve25519: message},
+            }
+            await self.send(account, "m.room.encrypted", content)
+
+    async def send_keys(self, account: Account, *named: tuple[str, dict[str, Any]]) -> None:
+        """Send room keys, each for a room, to the account's device."""
+        devices = await DeviceLists(self.api).of([account.login.user])
+        (to,) = (each for each in devices if each.id == account.login.device)
+        payloads = [
+            {
+                "type": "m.room_key",
+                "content": {"room_id": room, **key},
+                "sender": self.device.user,
+                "keys": {"ed25519": self.device.ed25519},
+                "recipient": to.user,
+                "recipient_keys": {"ed25519": to.ed25519},
+            }
+            for room, key in named
+        ]
+        await self.send_secretly(account, *(json.dumps(each).encode() for each in payloads))
+
+
+async def test_a_message_to_the_device_stops_no_account(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anybody can send one, and what it hides is checked by no homeserver."""
+    room = await met(account)
+    async with Stranger.met(account) as eve:
+        await eve.send_secretly(account, DEEP, b"[]", b"\xff", b'{"type": 1e999}')
+        await account.ann.say(room, "hello")
+        await until_read(account, room, "hello", who=account.ann.id)
+    assert "can't be polled" not in caplog.text
+
+
+async def test_an_encrypted_event_stops_no_account(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The homeserver sees nothing of its form."""
+    async with Stranger.met(account) as eve, Person.at(account.server.url, eve.login) as person:
+        room = await met(account, person)
+        deep = '{"a":' + "[" * 900 + "]" * 900 + "}"
+        file = '{"url":"mxc://a/b","v":' + deep + "}"
+        contents = [
+            DEEP.decode(),
+            "[[1, 2]]",
+            '{"body": "\\ud800", "msgtype": "m.text"}',
+            f'{{"msgtype": "m.text", "body": "x", "m.relates_to": {deep}}}',
+            f'{{"msgtype": "m.file", "body": "x", "file": {file}}}',
+            '{"msgtype": "m.file", "body": "x", "url": "mxc://a/b", "info": {"size": 1e999}}',
+            '{"msgtype": "m.file", "body": "x", "url": "mxc://a/b", "info": {"size": 1%s}}'
+            % ("0" * 400),
+            '{"msgtype": "m.file", "body": "x", "url": "mxc://a/b", "info": {"size": -5}}',
+            '{"msgtype": "m.text", "body": "x", "m.mentions": {"user_ids": {"a": 1}}}',
+            '{"msgtype": "m.text", "body": "x", "m.mentions": {"user_ids": 7}}',
+            '{"msgtype": ["m.text"], "body": "x"}',
+        ]
+        outbound = Outbound()
+        await eve.send_keys(account, (room, outbound.key))
+        for content in contents:
+            text = f'{{"room_id": "{room}", "type": "m.room.message", "content": {content}}}'
+            event = {
+                "algorithm": MEGOLM,
+                "session_id": outbound.session.session_id,
+                "ciphertext": outbound.session.encrypt(text.encode()).to_base64(),
+            }
+            await person.send(room, "m.room.encrypted", event)
+        await account.ann.say(room, "hello")
+        await until_read(account, room, "hello")
+    assert "can't be polled" not in caplog.text
