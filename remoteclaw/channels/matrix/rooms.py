@@ -91,7 +91,9 @@ class Rooms:
         await self._keep("moved", room, to)
 
     async def await_invitation(self, room: str, *, instead_of: str) -> None:
-        """Expect an invitation to the room that replaces another one."""
+        """Expect an invitation to the room that replaces another one, and to no other one."""
+        awaited = await self._of("awaited")
+        self._kept["awaited"] = {new: old for new, old in awaited.items() if old != instead_of}
         await self._keep("awaited", room, instead_of)
 
     async def is_awaited(self, room: str) -> bool:

@@ -24,7 +24,7 @@ from remoteclaw.channels.matrix.room_keys import Undecryptable
 from remoteclaw.channels.matrix.rooms import Rooms
 from remoteclaw.channels.matrix.sender import Sender, hashed
 from remoteclaw.clock import now_ms
-from remoteclaw.errors import LeaseLost, PlatformRefused, RemoteClawError
+from remoteclaw.errors import AccountRefused, LeaseLost, RemoteClawError
 from remoteclaw.protocols import AdapterState, Incoming, PollResult
 
 #: A poll waits this long for events, in seconds.
@@ -151,12 +151,19 @@ class Sync:
                 found.append(Incoming(**incoming))
         return found
 
-    async def _join(self, room: str, inviter: str) -> None:
-        """Join the room that replaces another one, unless the invitation is withdrawn."""
+    async def _join(self, room: str, through: str) -> bool:
+        """Join the room that replaces another one; return whether the account is there.
+
+        No failure may hold up the other rooms: the room's server can be slow for ever.
+        """
         try:
-            await self._api.join(room, through=inviter)
-        except PlatformRefused as refusal:
-            log.warning("%s, which replaces a room, can't be joined: %s", room, refusal)
+            await self._api.join(room, through=through)
+        except AccountRefused:
+            raise
+        except RemoteClawError as error:
+            log.warning("%s, which replaces a room, can't be joined: %s", room, error)
+            return False
+        return True
 
     async def _joined(self, room: str, joined: Mapping[str, Any], since: str) -> list[Incoming]:
         """Return what people did in a room, oldest first."""
@@ -308,9 +315,7 @@ class Sync:
         successor = event["content"].get("replacement_room")
         if not isinstance(successor, str) or not 0 < len(successor) <= MAX_ID:
             return
-        try:
-            await self._api.join(successor, through=event["sender"])
-        except PlatformRefused:  # its members are invited afterwards
+        if not await self._join(successor, event["sender"]):  # its members are invited afterwards
             await self._rooms.await_invitation(successor, instead_of=room)
 
     async def _note_move(self, room: str, state: Sequence[Event]) -> None:

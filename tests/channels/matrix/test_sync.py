@@ -95,6 +95,37 @@ async def test_a_successor_on_a_dead_server_stops_no_account(
     assert "can't be polled" not in caplog.text
 
 
+@pytest.mark.parametrize("status", [429, 503, 504])
+async def test_a_successor_that_cannot_be_joined_now_stops_no_account(
+    account: Account, status: int
+) -> None:
+    """Its server may be slow for ever, and joins are limited: the account awaits an invitation."""
+    ann = account.ann
+    room = await met(account)
+    account.faults.refuse("POST .*/join/", status, times=9, after_s=3600)
+    successors = [await ann.create(is_direct=False) for _ in range(2)]
+    for each in successors:
+        await ann.set_state(room, "m.room.tombstone", {"replacement_room": each, "body": "moved"})
+    await ann.say(room, "hello")
+    await until_read(account, room, "hello", who=ann.id)
+    await ann.invite(successors[1], account.login.user)
+    await ann.say(room, "and now?")
+    await until_read(account, room, "and now?", who=ann.id)
+    account.faults.end()
+    await ann.kick(successors[1], account.login.user)
+    await ann.invite(successors[1], account.login.user)
+
+    async def has_joined() -> bool:
+        members = await ann.call("GET", "rooms", successors[1], "joined_members")
+        return account.login.user in members["joined"]
+
+    await eventually(has_joined)
+    awaited = await account.stack.fleet.scripts.client.hget(
+        keys.adapter_state("matrix", "default"), "awaited"
+    )
+    assert successors[0] not in str(awaited)
+
+
 async def test_malformed_events_stop_no_account(
     account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
