@@ -58,7 +58,8 @@ def own_membership(events: Iterable[Event], me: str) -> Event | None:
     own = [
         event
         for event in events
-        if (event.get("type"), event.get("state_key")) == ("m.room.member", me)
+        if isinstance(event, dict)
+        and (event.get("type"), event.get("state_key")) == ("m.room.member", me)
     ]
     return own[-1] if own else None
 

@@ -156,5 +156,6 @@ def test_the_server_that_invites_names_nobody_else_as_the_sender() -> None:
     mine = {"type": "m.room.member", "state_key": WHERE.me, "content": {"membership": "invite"}}
     forged, real = {**mine, "sender": "@owner:localhost"}, {**mine, "sender": "@eve:evil"}
     create = {"type": "m.room.create", "state_key": "", "sender": "@eve:evil", "content": {}}
-    assert own_membership([forged, create, real], WHERE.me) == real
+    malformed: list[Any] = ["x", 5, None, [forged]]
+    assert own_membership([forged, *malformed, create, real], WHERE.me) == real
     assert own_membership([create], WHERE.me) is None
