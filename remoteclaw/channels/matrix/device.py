@@ -216,13 +216,14 @@ class Device:
         return plaintext
 
     async def _known(self, key: str) -> list[Session]:
-        if key not in self._sessions:
-            stored = json.loads(await self._state.read(f"olm/{key}") or b"[]")
-            self._sessions[key] = [Session.from_pickle(each, PICKLE_KEY) for each in stored]
-        return self._sessions[key]
+        """Return the sessions with a device; none are remembered of a key that anybody invents."""
+        if key not in self._sessions and (stored := await self._state.read(f"olm/{key}")):
+            pickles = json.loads(stored)
+            self._sessions[key] = [Session.from_pickle(each, PICKLE_KEY) for each in pickles]
+        return self._sessions.get(key, [])
 
     def _begin(self, key: str, session: Session) -> None:
-        self._sessions[key] = [session, *self._sessions[key]][:MAX_SESSIONS]
+        self._sessions[key] = [session, *self._sessions.get(key, ())][:MAX_SESSIONS]
         self._usable[key] = session
         self._changed.add(key)
 

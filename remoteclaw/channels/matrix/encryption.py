@@ -26,7 +26,7 @@ from remoteclaw.channels.matrix.device import (
 )
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.room_keys import Outbound, RoomKeys, own_session, session_of
-from remoteclaw.errors import LeaseLost, RemoteClawError
+from remoteclaw.errors import AccountRefused, LeaseLost, RemoteClawError
 from remoteclaw.protocols import AdapterState
 
 #: Messages are sent to this many devices with one call.
@@ -36,6 +36,8 @@ AGAIN_S = 60.0
 #: A new session with a device that sends what can't be decrypted begins once in this time, in
 #: seconds.
 UNWEDGED_S = 3600.0
+#: This much is remembered of what anybody may send, with ids of this many characters.
+MAX_KEPT, MAX_ID = 1000, 255
 NO_VERIFICATION = (
     "it asks for a verification, and a program can't compare emoji. The device {device} is "
     "signed by its own identity, and has the fingerprint {fingerprint}"
@@ -104,13 +106,13 @@ class Encryption:
             if response.get("to_device", {}).get("events"):
                 await self._ensure_current()
             found: set[str] = set()
-            lost: list[tuple[str, str]] = []
+            lost: set[tuple[str, str]] = set()
             for event in response.get("to_device", {}).get("events", ()):
                 try:
                     found |= await self._take(event)
                 except CantDecrypt as error:
                     log.info("a message to this device can't be decrypted: %s", error)
-                    lost.append((str(event.get("sender")), str(event["content"].get("sender_key"))))
+                    lost.add((str(event.get("sender")), str(event["content"].get("sender_key"))))
                 except MALFORMED as error:
                     log.warning("a message to this device is malformed: %s", type(error).__name__)
             await self._keys.save()
@@ -120,8 +122,7 @@ class Encryption:
             if isinstance(left, int) and left < ONE_TIME_KEYS // 2:
                 await self._ensure_current()
                 await self.device.refill(left)
-            for each in lost:
-                await self._unwedge(*each)
+            await self._unwedge(lost)
             return found
 
     async def settled(self) -> None:
@@ -156,7 +157,8 @@ class Encryption:
                 why = "your client gives its keys to verified devices only"
                 if content.get("code") not in ("m.unverified", "m.blacklisted"):
                     why = "your client has not given its key"
-                self._keys.withheld[str(content.get("session_id"))] = why
+                self._keys.withheld[str(content.get("session_id"))[:MAX_ID]] = why
+                _bound(self._keys.withheld)
             case "m.key.verification.request":
                 await self._decline(event)
         return set()
@@ -170,29 +172,34 @@ class Encryption:
             "reason": self.about_verification,
         }
         messages = {event["sender"]: {str(content["from_device"]): body}}
-        await self._send("m.key.verification.cancel", messages)
+        try:
+            await self._send("m.key.verification.cancel", messages)
+        except AccountRefused:
+            raise
+        except RemoteClawError as error:  # anybody can ask: no room may wait for that
+            log.warning("a verification of %s is not declined: %s", event["sender"], error)
 
-    async def _unwedge(self, user: str, sender_key: str) -> None:
-        """Begin a new session with a device whose messages can't be decrypted, so that it uses it.
+    async def _unwedge(self, lost: Collection[tuple[str, str]]) -> None:
+        """Begin new sessions with devices whose messages can't be decrypted, so that they use them.
 
-        It is so after a loss of what Redis had stored last.
+        It is so after a loss of what Redis had stored last. A device is named by its person and its
+        key, of which anybody may send any: those that no device has cost a single call together.
         """
         now = time.monotonic()
-        if now - self._unwedged.get(sender_key, -UNWEDGED_S) < UNWEDGED_S:
-            return
-        self._unwedged[sender_key] = now
+        for key in [key for key, at in self._unwedged.items() if now - at >= UNWEDGED_S]:
+            del self._unwedged[key]
         try:
-            devices = [
-                each for each in await self._lists.of([user]) if each.curve25519 == sender_key
-            ]
-            for device in devices:
-                self.device.distrust(device)
-                await self.device.begin([device])
-                await self._give(devices, "m.dummy", {})
+            for device in await self._lists.of({user for user, _ in lost}):
+                key = device.curve25519
+                if (device.user, key) in lost and key not in self._unwedged:
+                    self._unwedged[key] = now
+                    self.device.distrust(device)
+                    await self.device.begin([device])
+                    await self._give([device], "m.dummy", {})
         except LeaseLost:
             raise
         except RemoteClawError as error:
-            log.warning("no new session begins with a device of %s: %s", user, error)
+            log.warning("no new session begins with a device: %s", error)
 
     async def decrypted(self, room: str, event: Event) -> dict[str, Any]:
         """Return an event with the type and content of its plaintext. Raises `Undecryptable`."""
@@ -204,6 +211,7 @@ class Encryption:
         content = event["content"]
         session = str(content.get("session_id"))
         self._asked[session] = room, event["sender"]
+        _bound(self._asked)
         body = {
             "action": "request",
             "body": {
@@ -303,3 +311,9 @@ class Encryption:
 
     async def _send(self, kind: str, messages: Mapping[str, Mapping[str, Any]]) -> None:
         await self._api.put("sendToDevice", kind, uuid.uuid4().hex, body={"messages": messages})
+
+
+def _bound(kept: dict[str, Any]) -> None:
+    """Drop what is remembered first once there is too much."""
+    while len(kept) > MAX_KEPT:
+        del kept[next(iter(kept))]

@@ -6,6 +6,7 @@ and ends with the process, so that no key is used twice.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,7 @@ from remoteclaw.channels.matrix.device import MEGOLM, Event, OtherDevice
 from remoteclaw.protocols import AdapterState
 
 #: The maximum size of the keys of a room, in bytes, so that they fit into a value of the state when
-#: they are encrypted; the oldest are dropped.
+#: they are encrypted; the oldest are dropped, of the person who has most of them.
 MAX_BYTES = 180_000
 #: This many messages are remembered, so that none is accepted as another one.
 MAX_SEEN = 20_000
@@ -39,13 +40,6 @@ class Undecryptable(Exception):
         super().__init__(why)
         self.session = session
         """The id of the session whose key is missing."""
-
-
-@dataclass(slots=True)
-class _Inbound:
-    session: InboundGroupSession
-    sender: str
-    """The id of the person from whose device the key came."""
 
 
 @dataclass(slots=True)
@@ -81,9 +75,11 @@ class RoomKeys:
 
     def __init__(self, state: AdapterState) -> None:
         self._state = state
-        self._known: dict[str, dict[str, _Inbound]] = {}
+        self._known: dict[str, dict[tuple[str, str], InboundGroupSession]] = {}
+        """The sessions of each room, by their ids and the people from whose devices the keys came:
+        everybody in a room has the keys of the others, and may send them as well."""
         self._changed: set[str] = set()
-        self._seen: dict[tuple[str, int], str] = {}
+        self._seen: dict[tuple[str, str, int], str] = {}
         """The event of each message of a session, so that no message is repeated as another one."""
         self.withheld: dict[str, str] = {}
         """Why a key was not given, as the sender's client says, by session."""
@@ -92,11 +88,11 @@ class RoomKeys:
         """Read the keys from the state again."""
         self._known, self._changed = {}, set()
 
-    async def _of(self, room: str) -> dict[str, _Inbound]:
+    async def _of(self, room: str) -> dict[tuple[str, str], InboundGroupSession]:
         if room not in self._known:
             stored = json.loads(await self._state.read(f"keys/{room}") or b"[]")
             self._known[room] = {
-                id_: _Inbound(InboundGroupSession.import_session(ExportedSessionKey(key)), sender)
+                (id_, sender): InboundGroupSession.import_session(ExportedSessionKey(key))
                 for id_, key, sender in stored
             }
         return self._known[room]
@@ -104,24 +100,26 @@ class RoomKeys:
     async def add(self, room: str, session: InboundGroupSession, sender: str) -> None:
         """Add a key; `save()` stores it. One that decrypts earlier messages is kept instead."""
         known = await self._of(room)
-        before = known.get(session.session_id)
-        if before and before.session.first_known_index <= session.first_known_index:
+        before = known.get((session.session_id, sender))
+        if before and before.first_known_index <= session.first_known_index:
             return
-        known[session.session_id] = _Inbound(session, sender)
+        known[session.session_id, sender] = session
         self._changed.add(room)
 
     async def save(self) -> None:
         """Store the keys that were added."""
         for room in sorted(self._changed):
             stored = []
-            for id_, each in self._known[room].items():
-                exported = each.session.export_at(each.session.first_known_index)
+            for (id_, sender), session in self._known[room].items():
+                exported = session.export_at(session.first_known_index)
                 assert exported is not None, "a session has the key of its first known message"
-                stored.append([id_, exported.to_base64(), each.sender])
+                stored.append([id_, exported.to_base64(), sender])
             while len(value := json.dumps(stored).encode()) > MAX_BYTES:
-                for id_, *_ in stored[: len(stored) // 10 + 1]:
-                    del self._known[room][id_]
-                del stored[: len(stored) // 10 + 1]
+                most = Counter(sender for _, _, sender in stored).most_common(1)[0][0]
+                of_most = [each for each in stored if each[2] == most]
+                for each in of_most[: len(of_most) // 10 + 1]:
+                    del self._known[room][each[0], most]
+                    stored.remove(each)
             await self._state.write(f"keys/{room}", value, is_secret=True)
             self._changed.discard(room)
 
@@ -131,20 +129,20 @@ class RoomKeys:
         session = str(content.get("session_id", ""))
         if content.get("algorithm") != MEGOLM:
             raise Undecryptable(session, "it is encrypted with an algorithm that is not known here")
-        known = (await self._of(room)).get(session)
+        known = (await self._of(room)).get((session, event["sender"]))
         if known is None:
             raise Undecryptable(session, self.withheld.get(session) or "its key has not come")
         try:
-            found = known.session.decrypt(MegolmMessage.from_base64(content["ciphertext"]))
+            found = known.decrypt(MegolmMessage.from_base64(content["ciphertext"]))
             payload = json.loads(found.plaintext)
-            is_here = payload["room_id"] == room and known.sender == event["sender"]
+            is_here = payload["room_id"] == room
             inner, kind = dict(payload["content"]), str(payload["type"])
         except MALFORMED as error:
             raise Undecryptable(session, f"it is damaged ({type(error).__name__})") from None
         while len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]
-        before = self._seen.setdefault((session, found.message_index), event["event_id"])
-        if not is_here or before != event["event_id"]:
+        message = session, event["sender"], found.message_index
+        if not is_here or self._seen.setdefault(message, event["event_id"]) != event["event_id"]:
             raise Undecryptable(session, "it is a copy of another message")
         if "m.relates_to" in content:
             inner.setdefault("m.relates_to", content["m.relates_to"])

@@ -118,6 +118,15 @@ async def messages(account: Account, room: str, *, who: str = "") -> list[Channe
     return [entry.message for entry in entries]
 
 
+async def until_read(account: Account, room: str, text: str, *, who: str = "") -> None:
+    """Wait until a message is accepted."""
+
+    async def is_read() -> bool:
+        return text in [each.text for each in await messages(account, room, who=who)]
+
+    await eventually(is_read)
+
+
 async def met(account: Account, *others: Person, **settings: Any) -> str:
     """Return a room with the account, whose messages are all read."""
     room = await account.ann.create(

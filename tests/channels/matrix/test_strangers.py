@@ -9,15 +9,31 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.channels.matrix import room_keys
 from remoteclaw.channels.matrix.api import Homeserver as Api
 from remoteclaw.channels.matrix.device import MEGOLM, OLM, Device
 from remoteclaw.channels.matrix.device_lists import DeviceLists
+from remoteclaw.channels.matrix.encryption import MAX_KEPT, Encryption
 from remoteclaw.channels.matrix.room_keys import Outbound
-from tests.channels.matrix.conftest import Account, State, met
-from tests.channels.matrix.test_sync import until_read
+from tests.channels.matrix.conftest import Account, State, met, until_read
 from tests.support.matrix import Login, Person
 
 DEEP = b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+
+
+def encrypted(outbound: Outbound, text: str) -> dict[str, Any]:
+    """Return the content of an encrypted event."""
+    return {
+        "algorithm": MEGOLM,
+        "session_id": outbound.session.session_id,
+        "ciphertext": outbound.session.encrypt(text.encode()).to_base64(),
+    }
+
+
+def message(room: str, text: str) -> str:
+    """Return what an encrypted message has inside."""
+    content = {"msgtype": "m.text", "body": text}
+    return json.dumps({"room_id": room, "type": "m.room.message", "content": content})
 
 
 class Stranger:
@@ -115,12 +131,89 @@ async def test_an_encrypted_event_stops_no_account(
         await eve.send_keys(account, (room, outbound.key))
         for content in contents:
             text = f'{{"room_id": "{room}", "type": "m.room.message", "content": {content}}}'
-            event = {
-                "algorithm": MEGOLM,
-                "session_id": outbound.session.session_id,
-                "ciphertext": outbound.session.encrypt(text.encode()).to_base64(),
-            }
-            await person.send(room, "m.room.encrypted", event)
+            await person.send(room, "m.room.encrypted", encrypted(outbound, text))
         await account.ann.say(room, "hello")
         await until_read(account, room, "hello")
     assert "can't be polled" not in caplog.text
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_key_of_somebody_else_hides_no_message(account: Account, is_first: bool) -> None:
+    """Everybody in a room has the keys of the others, also from an earlier message on."""
+    async with (
+        Stranger.met(account) as eve,
+        Stranger.met(account) as bob,
+        Person.at(account.server.url, bob.login) as person,
+    ):
+        room = await met(account, person)
+        outbound = Outbound()
+        earlier = outbound.key
+        outbound.session.encrypt(b"before the account came")
+        if is_first:
+            await eve.send_keys(account, (room, earlier))
+        await bob.send_keys(account, (room, outbound.key))
+        if not is_first:
+            await eve.send_keys(account, (room, earlier))
+        await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "hello")))
+        await until_read(account, room, "hello")
+
+
+async def test_many_keys_displace_no_other_persons(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_keys, "MAX_BYTES", 3000)
+    async with (
+        Stranger.met(account) as eve,
+        Stranger.met(account) as bob,
+        Person.at(account.server.url, bob.login) as person,
+    ):
+        room = await met(account, person)
+        outbound = Outbound()
+        await bob.send_keys(account, (room, outbound.key))
+        await eve.send_keys(account, *((room, Outbound().key) for _ in range(30)))
+        await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "hello")))
+        await until_read(account, room, "hello")
+
+
+async def test_a_verification_that_is_not_declined_stops_no_account(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    room = await met(account)
+    account.faults.refuse("PUT .*/sendToDevice/", 500, times=99)
+    async with Stranger.met(account) as eve:
+        request = {"from_device": eve.login.device, "transaction_id": "one", "methods": []}
+        await eve.send(account, "m.key.verification.request", request)
+        await account.ann.say(room, "hello")
+        await until_read(account, room, "hello", who=account.ann.id)
+    assert account.faults.is_reached.is_set()
+    assert "can't be polled" not in caplog.text
+
+
+async def test_what_anybody_sends_fills_no_memory(account: Account) -> None:
+    """And a device that nobody has costs no call for each message."""
+    login = account.login
+    api = Api(account.faults.url, login.token)
+    encryption = Encryption(api, State(), login.user, login.device)
+    await encryption.open()
+    before = account.faults.count("/keys/query")
+    mine = {encryption.device.curve25519: {"type": 1, "body": "A" * 100}}
+    events = [
+        {
+            "type": kind,
+            "sender": f"@eve{number % 9}:localhost",
+            "content": {
+                "algorithm": OLM,
+                "ciphertext": mine,
+                "sender_key": f"{number:043}",
+                "session_id": f"{number}",
+                "code": "m.unverified",
+            },
+        }
+        for number in range(2000)
+        for kind in ("m.room_key.withheld", "m.room.encrypted")
+    ]
+    await encryption.take({"to_device": {"events": events}})
+    assert account.faults.count("/keys/query") <= before + 1
+    assert len(encryption._keys.withheld) <= MAX_KEPT
+    assert not encryption.device._sessions
+    await api.aclose()

@@ -5,19 +5,10 @@ from typing import Any
 import pytest
 
 from remoteclaw.fleet import keys
-from tests.channels.matrix.conftest import Account, messages, met
+from tests.channels.matrix.conftest import Account, messages, met, until_read
 from tests.support.matrix import Person, Second
 from tests.support.matrix.secure import SecurePerson
 from tests.support.waiting import eventually
-
-
-async def until_read(account: Account, room: str, text: str, *, who: str = "") -> None:
-    """Wait until a message is accepted."""
-
-    async def is_read() -> bool:
-        return text in [each.text for each in await messages(account, room, who=who)]
-
-    await eventually(is_read)
 
 
 def without_key(session: str, size: int = 100) -> dict[str, Any]:
