@@ -26,7 +26,7 @@ from remoteclaw.channels.matrix.device import (
 )
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.room_keys import Outbound, RoomKeys, own_session, session_of
-from remoteclaw.errors import AccountRefused, LeaseLost, RemoteClawError
+from remoteclaw.errors import AccountRefused, LeaseLost, RemoteClawError, StateTooLarge
 from remoteclaw.protocols import AdapterState
 
 #: Messages are sent to this many devices with one call.
@@ -116,7 +116,11 @@ class Encryption:
                 except MALFORMED as error:
                     log.warning("a message to this device is malformed: %s", type(error).__name__)
             await self._keys.save()
-            await self.device.save()
+            try:
+                await self.device.save()
+            except StateTooLarge:
+                await self._keys.make_space()
+                await self.device.save()
             self._is_unsettled |= bool(response.get("to_device", {}).get("events"))
             left = response.get("device_one_time_keys_count", {}).get(ONE_TIME)
             if isinstance(left, int) and left < ONE_TIME_KEYS // 2:

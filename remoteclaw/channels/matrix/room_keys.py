@@ -5,6 +5,7 @@ and ends with the process, so that no key is used twice.
 """
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,16 +22,21 @@ from vodozemac import (
 
 from remoteclaw.channels.matrix.api import MALFORMED
 from remoteclaw.channels.matrix.device import MEGOLM, Event, OtherDevice
+from remoteclaw.errors import StateTooLarge
 from remoteclaw.protocols import AdapterState
 
 #: The maximum size of the keys of a room, in bytes, so that they fit into a value of the state when
 #: they are encrypted; the oldest are dropped, of the person who has most of them.
 MAX_BYTES = 180_000
+#: A room with fewer keys keeps them all when the account's state is full.
+MANY = 20
 #: This many messages are remembered, so that none is accepted as another one.
 MAX_SEEN = 20_000
 #: A session ends after this many messages, and after this time, in milliseconds, unless the room
 #: says otherwise.
 MOST_MESSAGES, MOST_MS = 100, 7 * 24 * 3600 * 1000
+
+log = logging.getLogger(__name__)
 
 
 class Undecryptable(Exception):
@@ -109,19 +115,48 @@ class RoomKeys:
     async def save(self) -> None:
         """Store the keys that were added."""
         for room in sorted(self._changed):
-            stored = []
-            for (id_, sender), session in self._known[room].items():
-                exported = session.export_at(session.first_known_index)
-                assert exported is not None, "a session has the key of its first known message"
-                stored.append([id_, exported.to_base64(), sender])
-            while len(value := json.dumps(stored).encode()) > MAX_BYTES:
-                most = Counter(sender for _, _, sender in stored).most_common(1)[0][0]
-                of_most = [each for each in stored if each[2] == most]
-                for each in of_most[: len(of_most) // 10 + 1]:
-                    del self._known[room][each[0], most]
-                    stored.remove(each)
-            await self._state.write(f"keys/{room}", value, is_secret=True)
+            while len(self._value(room)) > MAX_BYTES:
+                self._drop(room, part=10)
+            try:
+                await self._write(room)
+            except StateTooLarge:
+                await self.make_space()
+                await self._write(room)
             self._changed.discard(room)
+
+    async def make_space(self) -> None:
+        """Drop half of what the account's fullest room has, because the account's state is full.
+
+        Raises `StateTooLarge` if no room has many keys.
+        """
+        for room in json.loads(await self._state.read("encrypted") or b"{}"):
+            await self._of(room)
+        room = max(self._known, key=lambda each: len(self._known[each]), default="")
+        if len(self._known.get(room, ())) < MANY:
+            raise StateTooLarge("The account's state is full, and not of the keys of rooms.")
+        log.warning("the account has too many keys: the oldest of the room %s are dropped", room)
+        self._drop(room, part=2)
+        await self._write(room)
+
+    async def _write(self, room: str) -> None:
+        await self._state.write(f"keys/{room}", self._value(room), is_secret=True)
+
+    def _value(self, room: str) -> bytes:
+        """Return the keys of a room as they are stored."""
+        stored = []
+        for (id_, sender), session in self._known[room].items():
+            exported = session.export_at(session.first_known_index)
+            assert exported is not None, "a session has the key of its first known message"
+            stored.append([id_, exported.to_base64(), sender])
+        return json.dumps(stored).encode()
+
+    def _drop(self, room: str, *, part: int) -> None:
+        """Drop the oldest keys, one in `part`, of the person with most keys of a room."""
+        known = self._known[room]
+        most = Counter(sender for _, sender in known).most_common(1)[0][0]
+        of_most = [each for each in known if each[1] == most]
+        for each in of_most[: len(of_most) // part + 1]:
+            del known[each]
 
     async def decrypted(self, room: str, event: Event) -> dict[str, Any]:
         """Return an event with the type and content of its plaintext. Raises `Undecryptable`."""

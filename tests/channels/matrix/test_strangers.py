@@ -15,6 +15,7 @@ from remoteclaw.channels.matrix.device import MEGOLM, OLM, Device
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.encryption import MAX_KEPT, Encryption
 from remoteclaw.channels.matrix.room_keys import Outbound
+from remoteclaw.fleet import adapter_state
 from tests.channels.matrix.conftest import Account, State, met, until_read
 from tests.support.matrix import Login, Person
 
@@ -217,3 +218,25 @@ async def test_what_anybody_sends_fills_no_memory(account: Account) -> None:
     assert len(encryption._keys.withheld) <= MAX_KEPT
     assert not encryption.device._sessions
     await api.aclose()
+
+
+async def test_an_account_with_too_many_keys_drops_the_oldest(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has them of many rooms, or of one; new ones are taken, also after a start."""
+    monkeypatch.setattr(adapter_state, "MAX_BYTES", 60_000)
+    async with (
+        Stranger.met(account) as bob,
+        Person.at(account.server.url, bob.login) as person,
+    ):
+        room = await met(account, person)
+        full = await account.ann.create(account.login.user, is_direct=False, is_encrypted=True)
+        await bob.send_keys(account, *((full, Outbound().key) for _ in range(150)))
+        outbound = Outbound()
+        await bob.send_keys(account, (room, outbound.key))
+        await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "hello")))
+        await until_read(account, room, "hello")
+        await account.stop()
+        await account.start()
+        await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "again")))
+        await until_read(account, room, "again")
