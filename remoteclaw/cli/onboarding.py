@@ -421,7 +421,8 @@ class Onboarding:
                 if incoming.sender in asked:
                     continue
                 asked.add(incoming.sender)
-                who = one_line(f"{incoming.sender_name or 'no name'}, id {incoming.sender}")
+                who = incoming.sender_name or "Somebody"
+                who = one_line(f"{who} with the id {incoming.sender}")
                 did = "has invited it" if invites else "has written"
                 if click.confirm(f"{who} {did}. Is that you?", default=True):
                     return incoming.sender

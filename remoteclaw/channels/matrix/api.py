@@ -38,6 +38,7 @@ BUSY_S = 5.0
 #: What reading an object of another form raises, also one that is nested too deep.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 MEDIA = "/_matrix/media/v3"
+PERHAPS_DONE = ": it may have been done."
 
 #: Explanations for people, by the homeserver's error code.
 _EXPLANATIONS = {
@@ -98,7 +99,7 @@ class Homeserver:
         try:
             return await self._json("GET", _path(path, version), params=params, timeout=timeout)
         except PlatformUnknown as unknown:  # it has no effect, so it can be repeated
-            raise PlatformAway(str(unknown)) from None
+            raise PlatformAway(str(unknown).replace(PERHAPS_DONE, ".")) from None
 
     async def put(self, *path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Put a body at a path of the API; return the response."""
@@ -157,9 +158,7 @@ class Homeserver:
             raise PlatformAway(_no_answer(self.url, error)) from None
         except httpx2.HTTPError as error:
             kind = type(error).__name__
-            raise PlatformUnknown(
-                f"The homeserver did not answer ({kind}): it may have been done."
-            ) from None
+            raise PlatformUnknown(f"The homeserver did not answer ({kind}){PERHAPS_DONE}") from None
         if response.status_code == 200 and isinstance(answer := _parsed(response.content), dict):
             return answer
         raise _failure(response, response.content)
@@ -226,7 +225,7 @@ def _failure(response: httpx2.Response, content: bytes) -> RemoteClawError:
         pause_s = _pause(answer, response)
         return PlatformBusy("The homeserver is asked too often.", after_s=pause_s, is_account=True)
     if status == 504:
-        return PlatformUnknown("The homeserver did not answer (504): it may have been done.")
+        return PlatformUnknown(f"The homeserver did not answer (504){PERHAPS_DONE}")
     path = response.request.url.raw_path
     is_of_another = status == 502 and code and any(each in path for each in _OF_OTHERS)
     if 400 <= status < 500 or is_of_another:

@@ -45,6 +45,8 @@ FILTER = json.dumps(
 PAGE, MAX_PAGES = 500, 20
 #: This many events are remembered, for what relates to them.
 MAX_SEEN = 2000
+#: Events of these types count in an encrypted room, although nobody encrypts them.
+NEVER_ENCRYPTED = ("m.reaction", "m.room.redaction")
 #: An id has at most this many characters.
 MAX_ID = 255
 #: An event whose key has not come is told of after this time, and at most once in the second one in
@@ -251,7 +253,7 @@ class Sync:
         if event["type"] not in KINDS or "state_key" in event:
             return []
         related = await self.event(room, related_id(event))
-        self._remember(room, event)
+        self._remember(room, event if is_encrypted else self._shown(event))
         if event["sender"] == self._me or not event["content"]:  # it is removed
             return []
         names = await self._rooms.members(room)
@@ -262,7 +264,7 @@ class Sync:
         report = report_of(event, where, related)
         if report is None or (report.sender == self._me):
             return []
-        if event["type"] in ("m.reaction", "m.room.redaction"):  # they are never encrypted
+        if event["type"] in NEVER_ENCRYPTED:
             is_encrypted = await self._rooms.encryption(room) is not None
         if self._requires_encryption and not is_encrypted:
             return [_problem(event, where, "", NOT_ENCRYPTED)] if report.is_for_us else []
@@ -304,11 +306,17 @@ class Sync:
     async def read(self, room: str, event: Event) -> Event:
         """Return an event decrypted, or as it is if its key is not there."""
         if event["type"] != "m.room.encrypted":
-            return event
+            return self._shown(event)
         try:
             return await self._encryption.decrypted(room, event)
         except Undecryptable:
             return event
+
+    def _shown(self, event: Event) -> Event:
+        """Return an event that is not encrypted, without what this account refuses to read."""
+        is_refused = self._requires_encryption and event["sender"] != self._me
+        is_refused &= event["type"] in KINDS and event["type"] not in NEVER_ENCRYPTED
+        return {**event, "content": {}} if is_refused else event
 
     async def _follow(self, room: str, event: Event) -> None:
         """Join the room that replaces a room, now or once the account is invited there."""

@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.messages import Attachment, SessionKey
 from tests.channels.matrix.conftest import Account
-from tests.support.matrix import Second
+from tests.support.matrix import Person, Second
 from tests.support.matrix.secure import SecurePerson
 from tests.support.stack import SID
 from tests.support.waiting import eventually
@@ -172,3 +172,26 @@ async def test_an_account_can_refuse_what_is_not_encrypted(
     await eventually(is_told)
     await second.say(ann.id, room, "two")
     await until_accepted(account, room, "one", "two")
+
+
+async def test_what_is_refused_is_not_quoted_either(account: Account, second: Second) -> None:
+    async with (
+        SecurePerson.opened(second, account.server, "carol") as ann,
+        Person.at(account.server.url, ann.login) as in_the_open,
+    ):
+        account.configure(owners=[ann.id], require_encryption=True)
+        await account.start()
+        room = await second.create(ann.id, account.login.user)
+        first = await ann.say(room, "one")
+        await ann.say(room, "two", reply_to=first)
+        refused = await in_the_open.say(room, "in the open")
+        await ann.say(room, "three", reply_to=refused)
+        sid = SessionKey("main", "matrix", "default", room, ann.id, None).sid
+
+        async def are_accepted() -> bool:
+            return len(await account.stack.fleet.inbound.unanswered(sid)) == 3
+
+        await eventually(are_accepted)
+        entries = await account.stack.fleet.inbound.unanswered(sid)
+        assert [entry.message.quoted for entry in entries[:2]] == [None, "one"]
+        assert "in the open" not in str(entries)
