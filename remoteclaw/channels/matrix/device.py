@@ -9,6 +9,8 @@ import base64
 import binascii
 import json
 import logging
+import math
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ OLM, MEGOLM = "m.olm.v1.curve25519-aes-sha2", "m.megolm.v1.aes-sha2"
 ONE_TIME = "signed_curve25519"
 #: This many one-time keys are on the homeserver; a new session of another device takes one.
 ONE_TIME_KEYS = 50
+#: A key for sessions that begin while there is no other one is replaced at most once in this time,
+#: in seconds: only the last two work, and anybody can use them.
+FALLBACK_S = 24 * 3600.0
 #: This many sessions with a device are kept: it may use any of them.
 MAX_SESSIONS = 3
 #: The state encrypts its secrets, so that what is stored there needs no key of its own.
@@ -75,6 +80,8 @@ class Device:
         self._changed: set[str] = set()
         self._is_changed = False
         """Whether the account's keys have changed since they were stored."""
+        self._fallback_at = -math.inf
+        """When a fallback key was published."""
         self._opened = b""
         """What this process has written when it loaded the keys."""
 
@@ -133,11 +140,23 @@ class Device:
             }
         )
 
-    async def refill(self, left: int) -> None:
-        """Publish one-time keys, of which the homeserver has `left`."""
-        await self._publish(left)
+    @property
+    def may_replace_fallback(self) -> bool:
+        """Whether the last key for sessions that begin without a one-time key is old enough."""
+        return time.monotonic() - self._fallback_at >= FALLBACK_S
 
-    async def _publish(self, left: int, *, with_device: bool = False) -> None:
+    async def refill(self, left: int, *, with_fallback: bool) -> None:
+        """Publish one-time keys, of which the homeserver has `left`, and perhaps a fallback key.
+
+        Others use that one when no one-time key is left: anybody can take them.
+        """
+        await self._publish(left, with_fallback=with_fallback)
+        if with_fallback:
+            self._fallback_at = time.monotonic()
+
+    async def _publish(
+        self, left: int, *, with_device: bool = False, with_fallback: bool = False
+    ) -> None:
         """Publish keys, once they are stored: nobody may use a key that is lost.
 
         They count as published before they are, because a kill could let them be published twice,
@@ -151,11 +170,19 @@ class Device:
             f"{ONE_TIME}:{name}": self.signed({"key": key.to_base64()})
             for name, key in self._account.one_time_keys.items()
         }
+        fallback: dict[str, Any] = {}
+        if with_fallback:
+            account: Any = self._account  # the stubs of the library lack these methods
+            account.generate_fallback_key()
+            for name, key in account.fallback_key.items():
+                signed = self.signed({"key": key.to_base64(), "fallback": True})
+                fallback[f"{ONE_TIME}:{name}"] = signed
         self._account.mark_keys_as_published()
         self._is_changed = True
         await self.save()
         await self._state.settle()
-        body = {"one_time_keys": made} | ({"device_keys": self.keys} if with_device else {})
+        body: dict[str, Any] = {"one_time_keys": made, "fallback_keys": fallback}
+        body |= {"device_keys": self.keys} if with_device else {}
         await self._api.post("keys", "upload", body=body)
 
     async def save(self) -> None:

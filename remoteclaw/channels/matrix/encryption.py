@@ -123,9 +123,13 @@ class Encryption:
                 await self.device.save()
             self._is_unsettled |= bool(response.get("to_device", {}).get("events"))
             left = response.get("device_one_time_keys_count", {}).get(ONE_TIME)
-            if isinstance(left, int) and left < ONE_TIME_KEYS // 2:
+            left = left if isinstance(left, int) else ONE_TIME_KEYS
+            unused = response.get("device_unused_fallback_key_types")
+            is_used = isinstance(unused, list) and ONE_TIME not in unused
+            needs_fallback = is_used and self.device.may_replace_fallback
+            if left < ONE_TIME_KEYS // 2 or needs_fallback:
                 await self._ensure_current()
-                await self.device.refill(left)
+                await self.device.refill(left, with_fallback=needs_fallback)
             await self._unwedge(lost)
             return found
 

@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.channels.matrix import room_keys
 from remoteclaw.channels.matrix.api import Homeserver as Api
-from remoteclaw.channels.matrix.device import MEGOLM, OLM, Device
+from remoteclaw.channels.matrix.device import MEGOLM, OLM, ONE_TIME, ONE_TIME_KEYS, Device
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.encryption import MAX_KEPT, Encryption
 from remoteclaw.channels.matrix.room_keys import Outbound
@@ -240,3 +240,23 @@ async def test_an_account_with_too_many_keys_drops_the_oldest(
         await account.start()
         await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "again")))
         await until_read(account, room, "again")
+
+
+async def test_nobody_can_take_all_keys_with_which_others_write(account: Account) -> None:
+    async with (
+        Stranger.met(account) as eve,
+        Stranger.met(account) as bob,
+        Person.at(account.server.url, bob.login) as person,
+    ):
+        room = await met(account, person)
+        account.faults.hold("GET .*/sync")
+        await account.ann.say(room, "one")
+        await account.faults.is_reached.wait()
+        wanted = {account.login.user: {account.login.device: ONE_TIME}}
+        for _ in range(ONE_TIME_KEYS + 1):
+            await eve.api.post("keys", "claim", body={"one_time_keys": wanted})
+        outbound = Outbound()
+        await bob.send_keys(account, (room, outbound.key))
+        await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "hello")))
+        account.faults.end()
+        await until_read(account, room, "hello")
