@@ -28,7 +28,9 @@ VERIFICATION = "m.key.verification.request"
 _FALLBACK = re.compile(r"> (?:\* )?<[^>\n]*>.*\n(?:>.*\n)*\n?")
 
 
-_ID = re.compile(r"\$\S{1,254}")
+#: The id of an event: a control character is an internal error of some homeservers, which a poll
+#: takes for one that passes.
+_ID = re.compile(r"\$[^\s\x00-\x1f\x7f]{1,254}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,7 +331,7 @@ class Sync:
         created = next((each for each in state if each.get("type") == "m.room.create"), {})
         earlier = (created.get("content") or {}).get("predecessor")
         before = earlier.get("room_id") if isinstance(earlier, dict) else None
-        if not isinstance(before, str):
+        if not isinstance(before, str) or not before.isprintable() or len(before) > MAX_ID:
             return
         try:
             end = await self._api.get("rooms", before, "state", "m.room.tombstone")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remoteclaw.channels.matrix.events import Where, own_membership, report_of
+from remoteclaw.channels.matrix.events import Where, own_membership, related_id, report_of
 from remoteclaw.fleet.turns.inbound import decode_entry
 from remoteclaw.messages import EVERYONE, ChannelMessage, SessionKey
 from tests.channels.matrix.conftest import Account, messages, met
@@ -159,3 +159,14 @@ def test_the_server_that_invites_names_nobody_else_as_the_sender() -> None:
     malformed: list[Any] = ["x", 5, None, [forged]]
     assert own_membership([forged, *malformed, create, real], WHERE.me) == real
     assert own_membership([create], WHERE.me) is None
+
+
+def test_an_id_that_a_homeserver_chokes_on_is_asked_for_nowhere() -> None:
+    """A database may refuse a control character, which would look like an outage, for ever."""
+
+    def event(id_: str) -> dict[str, Any]:
+        answered = {"m.relates_to": {"m.in_reply_to": {"event_id": id_}}}
+        return {"type": "m.room.message", "content": answered}
+
+    assert related_id(event("$good:localhost")) == "$good:localhost"
+    assert [related_id(event(f"$bad{each}x")) for each in "\x00\x1b\x7f\n "] == [None] * 5
