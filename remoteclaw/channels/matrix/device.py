@@ -25,7 +25,7 @@ from vodozemac import (
     Session,
 )
 
-from remoteclaw.channels.matrix.api import Homeserver, json_of
+from remoteclaw.channels.matrix.api import MALFORMED, Homeserver, json_of
 from remoteclaw.errors import AccountRefused
 from remoteclaw.protocols import AdapterState
 
@@ -273,11 +273,15 @@ class Device:
                 if not isinstance(key, dict) or not is_signed(key, each.user, each.id, each):
                     log.warning("a key of %s's device %s is not signed by it", each.user, each.id)
                     continue
+                try:
+                    session = self._account.create_outbound_session(
+                        Curve25519PublicKey.from_base64(each.curve25519),
+                        Curve25519PublicKey.from_base64(key["key"]),
+                    )
+                except MALFORMED:
+                    log.warning("a key of %s's device %s is malformed", each.user, each.id)
+                    continue
                 await self._known(each.curve25519)
-                session = self._account.create_outbound_session(
-                    Curve25519PublicKey.from_base64(each.curve25519),
-                    Curve25519PublicKey.from_base64(key["key"]),
-                )
                 self._begin(each.curve25519, session)
         await self.save()
         await self._state.settle()
@@ -330,7 +334,7 @@ def is_signed(content: Mapping[str, Any], user: str, device: str, by: OtherDevic
         signature = content["signatures"][user][f"ed25519:{device}"]
         key = Ed25519PublicKey.from_base64(by.ed25519)
         key.verify_signature(canonical(content), Ed25519Signature.from_base64(signature))
-    except (KeyError, TypeError, ValueError):
+    except MALFORMED:
         return False
     return True
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from remoteclaw.channels.matrix.api import Homeserver
+from remoteclaw.channels.matrix.api import MALFORMED, Homeserver
 from remoteclaw.channels.matrix.device import MEGOLM, OtherDevice, is_signed
 
 #: This many people's devices are asked for at once.
@@ -51,6 +51,8 @@ def _device(user: str, id_: str, keys: Any) -> OtherDevice | None:
         )
         is_itself = (keys["user_id"], keys["device_id"]) == (user, id_)
         reads = MEGOLM in keys["algorithms"]
-    except (KeyError, TypeError):
+        is_named = isinstance(device.curve25519, str) and isinstance(device.ed25519, str)
+        is_usable = is_itself and reads and is_named and is_signed(keys, user, id_, device)
+        return device if is_usable else None
+    except MALFORMED:
         return None
-    return device if is_itself and reads and is_signed(keys, user, id_, device) else None

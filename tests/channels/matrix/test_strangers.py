@@ -8,16 +8,25 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from vodozemac import Account as Keys
 
 from remoteclaw.channels.matrix import room_keys
 from remoteclaw.channels.matrix.api import Homeserver as Api
-from remoteclaw.channels.matrix.device import MEGOLM, OLM, ONE_TIME, ONE_TIME_KEYS, Device
+from remoteclaw.channels.matrix.device import (
+    MEGOLM,
+    OLM,
+    ONE_TIME,
+    ONE_TIME_KEYS,
+    Device,
+    canonical,
+)
 from remoteclaw.channels.matrix.device_lists import DeviceLists
 from remoteclaw.channels.matrix.encryption import MAX_KEPT, Encryption
 from remoteclaw.channels.matrix.room_keys import Outbound
 from remoteclaw.fleet import adapter_state
 from tests.channels.matrix.conftest import Account, State, met, until_read
-from tests.support.matrix import Login, Person
+from tests.support.matrix import Login, Person, Second, SecurePerson
+from tests.support.waiting import eventually
 
 DEEP = b'{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
 
@@ -260,3 +269,49 @@ async def test_nobody_can_take_all_keys_with_which_others_write(account: Account
         await person.send(room, "m.room.encrypted", encrypted(outbound, message(room, "hello")))
         account.faults.end()
         await until_read(account, room, "hello")
+
+
+@pytest.mark.parametrize(("identity", "one_time"), [("?", None), (None, "?")])
+async def test_a_member_with_malformed_keys_stops_no_answer(
+    account: Account, second: Second, identity: str | None, one_time: str | None
+) -> None:
+    """Another homeserver passes on what its people publish."""
+    login = await account.server.register("eve")
+    keys = Keys()
+    keys.generate_one_time_keys(1)
+
+    def signed(content: dict[str, Any]) -> dict[str, Any]:
+        signature = keys.sign(canonical(content)).to_base64()
+        return {**content, "signatures": {login.user: {f"ed25519:{login.device}": signature}}}
+
+    ((name, key),) = keys.one_time_keys.items()
+    device = {
+        "user_id": login.user,
+        "device_id": login.device,
+        "algorithms": [OLM, MEGOLM],
+        "keys": {
+            f"curve25519:{login.device}": identity or keys.curve25519_key.to_base64(),
+            f"ed25519:{login.device}": keys.ed25519_key.to_base64(),
+        },
+    }
+    async with (
+        SecurePerson.opened(second, account.server, "carol") as ann,
+        Person.at(account.server.url, login) as eve,
+    ):
+        published = {
+            "device_keys": signed(device),
+            "one_time_keys": {f"{ONE_TIME}:{name}": signed({"key": one_time or key.to_base64()})},
+        }
+        await eve.call("POST", "keys", "upload", body=published)
+        room = await ann.create(account.login.user, eve.id, is_direct=False, is_encrypted=True)
+        await eve.join(room)
+        groups = {room: {"require_mention": False, "threads": "off"}}
+        account.configure(owners=[ann.id], groups=groups)
+        await account.start()
+        await account.stack.start_worker()
+        await ann.say(room, "hello")
+
+        async def is_answered() -> bool:
+            return bool(await ann.messages(room, of=account.login.user))
+
+        await eventually(is_answered)
