@@ -115,12 +115,11 @@ class Encryption:
                     lost.add((str(event.get("sender")), str(event["content"].get("sender_key"))))
                 except MALFORMED as error:
                     log.warning("a message to this device is malformed: %s", type(error).__name__)
-            await self._keys.save()
             try:
-                await self.device.save()
+                await self._save()
             except StateTooLarge:
                 await self._keys.make_space()
-                await self.device.save()
+                await self._save()
             self._is_unsettled |= bool(response.get("to_device", {}).get("events"))
             left = response.get("device_one_time_keys_count", {}).get(ONE_TIME)
             left = left if isinstance(left, int) else ONE_TIME_KEYS
@@ -132,6 +131,10 @@ class Encryption:
                 await self.device.refill(left, with_fallback=needs_fallback)
             await self._unwedge(lost)
             return found
+
+    async def _save(self) -> None:
+        await self._keys.save()
+        await self.device.save()
 
     async def settled(self) -> None:
         """Wait until what was taken survives a crash of Redis, if anything was."""

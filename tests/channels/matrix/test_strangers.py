@@ -298,9 +298,10 @@ async def test_a_member_with_malformed_keys_stops_no_answer(
         SecurePerson.opened(second, account.server, "carol") as ann,
         Person.at(account.server.url, login) as eve,
     ):
+        given = {"key": one_time or key.to_base64(), "fallback": True}  # it is given each time
         published = {
             "device_keys": signed(device),
-            "one_time_keys": {f"{ONE_TIME}:{name}": signed({"key": one_time or key.to_base64()})},
+            "fallback_keys": {f"{ONE_TIME}:{name}": signed(given)},
         }
         await eve.call("POST", "keys", "upload", body=published)
         room = await ann.create(account.login.user, eve.id, is_direct=False, is_encrypted=True)
