@@ -42,6 +42,8 @@ MOVING, STILL = re.compile(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \d+ s"), "⠹ 4 s"
 #: The agent's directory, and the id of a request; both are replaced by texts of the same length.
 WORK, ID = re.compile(r"/tmp/rc-[a-z0-9_]{8}/shop"), re.compile(r"(?<=/deny )[a-z2-9]{8}")
 SHOWN_WORK, SHOWN_ID = "/home/me/sources/shop", "k7m2q9xa"
+#: The time of an answer, and its fixed form in a picture.
+TIME, SHOWN_TIME = re.compile(r"(?<= at )\d\d:\d\d(?=\.)"), "10:24"
 #: The maximum length of a line of a Telegram message, in characters.
 LINE = 52
 
@@ -112,12 +114,12 @@ def message_picture(message: Mapping[str, Any]) -> str:
     return picture(width, y - 4, "#182533", drawn)
 
 
-def message_rows(text: str, looks: list[str]) -> tuple[list[str], int]:
-    """Return the elements of a message's text, and the height that follows them, in pixels.
+def message_rows(text: str, looks: list[str], top: int = 0) -> tuple[list[str], int]:
+    """Return the elements of a message's text below `top`, and the height that follows them.
 
-    `looks` has the style of each character: `bold`, `code`, `pre` or none.
+    Both are in pixels. `looks` has the style of each character: `bold`, `code`, `pre` or none.
     """
-    drawn, y = [], MARGIN + 14
+    drawn, y = [], top + MARGIN + 14
     for line, of in _lines(_still(text), looks):
         if of[:1] == ["pre"]:
             drawn.append(
@@ -150,7 +152,14 @@ def _lines(text: str, looks: list[str]) -> list[tuple[str, list[str]]]:
 
 def _still(text: str) -> str:
     """Return a text with everything fixed that differs between runs."""
-    return MOVING.sub(STILL, ID.sub(SHOWN_ID, WORK.sub(SHOWN_WORK, text)))
+    for moving, still in (
+        (MOVING, STILL),
+        (ID, SHOWN_ID),
+        (WORK, SHOWN_WORK),
+        (TIME, SHOWN_TIME),
+    ):
+        text = moving.sub(still, text)
+    return text
 
 
 def picture(width: float, height: float, fill: str, drawn: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ class _Text(HTMLParser):
 
 
 async def request_picture(homeserver: Homeserver) -> str:
-    """Return the picture of a request, with the account's reactions, one for each answer."""
+    """Return the picture of a request, and below it the same message after Ann's reaction."""
     login = await homeserver.register("bot")
     async with Person.registered(homeserver, "ann") as ann:
         settings = {"token": login.token, "api_url": homeserver.url, "owners": [ann.id]}
@@ -52,19 +52,28 @@ async def request_picture(homeserver: Homeserver) -> str:
             tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as made,
             asking(Path(made), matrix=settings),
         ):
+            await ann.call("PUT", "profile", ann.id, "displayname", body={"displayname": "Ann"})
             room = await ann.create(login.user)
             await ann.say(room, ASKED)
 
-            async def card() -> Seen | None:
+            async def card(*, is_answered: bool = False) -> Seen | None:
                 messages = await ann.messages(room, of=login.user)
-                return next((each for each in messages if len(each.reactions) == 3), None)
+                cards = (each for each in messages if len(each.reactions) == 3)
+                return next((each for each in cards if bool(each.edits) == is_answered), None)
 
-            return _drawn(await eventually(card))
+            asked = await eventually(card)
+            await ann.react(room, asked.id, next(iter(asked.reactions)))
+            answered = await eventually(lambda: card(is_answered=True))
+    first, middle = _drawn(asked, 0)
+    second, height = _drawn(answered, middle)
+    between = f'<rect y="{middle}" width="100%" height="2" fill="#2b313a"/>'
+    return picture(LINE * WIDTH + 2 * MARGIN, height, "#15191e", [*first, between, *second])
 
 
-def _drawn(message: Seen) -> str:
+def _drawn(message: Seen, top: int) -> tuple[list[str], int]:
+    """Return the elements of a message below `top`, and the height that follows them, in pixels."""
     shown = _Text(message.content["formatted_body"])
-    drawn, y = message_rows(shown.text.rstrip("\n"), shown.looks)
+    drawn, y = message_rows(shown.text.rstrip("\n"), shown.looks, top)
     for number, (emoji, senders) in enumerate(message.reactions.items()):
         x = MARGIN - 6 + number * 62
         drawn += [
@@ -73,4 +82,4 @@ def _drawn(message: Seen) -> str:
             f'<text x="{x + 27}" y="{y + 11}" fill="#ffffff" text-anchor="middle">'
             f"{html.escape(emoji)} {len(senders)}</text>",
         ]
-    return picture(LINE * WIDTH + 2 * MARGIN, y + 30, "#15191e", drawn)
+    return drawn, y + 30
