@@ -11,7 +11,7 @@ import httpx2
 import orjson
 
 from tests.support.matrix.reading import Seen, seen
-from tests.support.matrix.server import BRIDGE, Homeserver, Login
+from tests.support.matrix.server import BRIDGE, TLS, Homeserver, Login
 from tests.support.waiting import HANG_S
 
 Event = dict[str, Any]
@@ -24,7 +24,7 @@ class Person:
         self.id = login.user
         self.login = login
         headers = {"Authorization": f"Bearer {login.token}"}
-        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=HANG_S)
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=HANG_S, verify=TLS)
         self.events: dict[str, list[Event]] = {}
         """The events of each room, in order, while `follow()` runs."""
         self._position = ""
