@@ -57,13 +57,27 @@ async def has_key(server: Homeserver, login: Login) -> bool:
     return len(answer.get("to_device", {}).get("events", ())) == 1
 
 
+async def answered(account: Account, second: Second, room: str, texts: dict[int, str]) -> int:
+    """Say texts with their numbers; return the calls of the account until Ann reads all of them."""
+    before = len(account.faults.calls)
+    for number, text in texts.items():
+        about: Any = {"index": number, "chat": room}
+        await account.stack.put_reply("matrix", "default", text, **about)
+
+    async def are_said() -> bool:
+        read = [text for _, text in await second.texts(account.ann.id, room)]
+        return read[-len(texts) :] == [*texts.values()]
+
+    await eventually(are_said)
+    return len(account.faults.calls) - before
+
+
 @pytest.mark.thorough
 async def test_a_large_room_is_answered_with_few_calls(account: Account, second: Second) -> None:
-    """Each device gets the key, and nobody is asked for alone."""
+    """Each device gets the key once the room is encrypted, and nobody is asked for alone."""
     ann, server = account.ann, account.server
     await second.open(server.url, ann.login, signed_only=True)
-    room = await second.create(ann.id, account.login.user)
-    await ann.set_state(room, "m.room.join_rules", {"join_rule": "public"})
+    room = await ann.create(account.login.user, is_direct=False, preset="public_chat")
     at_once = asyncio.Semaphore(8)
     adding = [with_device(server, room, at_once) for _ in range(PEOPLE)]
     others = await asyncio.gather(*adding)
@@ -75,23 +89,17 @@ async def test_a_large_room_is_answered_with_few_calls(account: Account, second:
         return account.login.user in members["joined"]
 
     await eventually(joined)
-    before = len(account.faults.calls)
-    for number in range(2):
-        about: Any = {"index": number, "chat": room}
-        await account.stack.put_reply("matrix", "default", f"answer {number}", **about)
+    assert await answered(account, second, room, {1: "one", 2: "two"}) < 10
 
-    async def are_said() -> bool:
-        texts = await second.texts(ann.id, room)
-        return [text for _, text in texts] == ["answer 0", "answer 1"]
+    async def are_accepted(*texts: str) -> bool:
+        return [each.text for each in await messages(account, room)] == [*texts]
 
-    await eventually(are_said)
-    assert len(account.faults.calls) - before < 40
+    await ann.set_state(room, "m.room.encryption", {"algorithm": MEGOLM})
+    await ann.say(room, "behind the change")
+    await eventually(lambda: are_accepted("behind the change"))
+    assert await answered(account, second, room, {3: "three", 4: "four"}) < 40
     for login in others[::50]:
         assert await has_key(server, login)
 
     await second.say(ann.id, room, "hello")
-
-    async def is_accepted() -> bool:
-        return [each.text for each in await messages(account, room)] == ["hello"]
-
-    await eventually(is_accepted)
+    await eventually(lambda: are_accepted("behind the change", "hello"))
