@@ -310,6 +310,7 @@ async def test_a_member_with_malformed_keys_stops_no_answer(
         account.configure(owners=[ann.id], groups=groups)
         await account.start()
         await account.stack.start_worker()
+        await eventually(lambda: ann.trusts(account.login))  # it gets the message's key
         await ann.say(room, "hello")
 
         async def is_answered() -> bool:
