@@ -14,6 +14,7 @@ from remoteclaw.config.load import load_config, read_file
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig, load_and_keep
 from remoteclaw.fleet import keys
+from remoteclaw.host import packages
 from remoteclaw.host.logs import frames_of
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import claude_script, script
@@ -289,6 +290,7 @@ def test_packages_that_were_installed_under_a_running_process_are_named(
 ) -> None:
     """Without the package, the settings of its channel are unknown, and this is remembered."""
     monkeypatch.syspath_prepend(str(directory))
+    monkeypatch.setattr(packages, "_LOADED_S", time.time())  # `scripts/check` may install some
     home.config_file.write_text('[channels.folder]\ndirectory = "/tmp"\n')
     current = CurrentConfig(home, Config())
     current()

@@ -202,6 +202,7 @@ async def test_a_report_that_is_not_stored_is_not_acknowledged(stack: Stack, wor
     assert await waiting(stack, world) == ["one", "two", "three"]
 
 
+@pytest.mark.thorough("matrix")
 async def test_a_slow_file_and_a_flood_hold_up_nobody_else(stack: Stack, world: World) -> None:
     """A member's file takes as long as it likes, and a stranger writes all the time."""
     client: Any = stack.fleet.scripts.client

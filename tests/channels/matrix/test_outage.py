@@ -14,7 +14,7 @@ from tests.support.matrix import Person
 from tests.support.waiting import eventually
 
 #: The homeserver returns the last 100 events of a room at once.
-MOST = pytest.mark.parametrize("most", [120, pytest.param(500, marks=pytest.mark.thorough)])
+MOST = pytest.mark.parametrize("most", [110, pytest.param(500, marks=pytest.mark.thorough)])
 AT_ONCE = 20
 
 
