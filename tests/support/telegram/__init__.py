@@ -14,21 +14,15 @@ imported there.
 import base64
 import contextlib
 import re
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
-import orjson
-
+from tests.support.doubles import ask, starter
 from tests.support.shared import shared
-from tests.support.waiting import eventually_sync
 
 __all__ = ["Telegram", "TelegramBot", "file", "mentions_in"]
-
-ROOT = Path(__file__).parents[3]
 
 
 class Telegram:
@@ -41,12 +35,12 @@ class Telegram:
     @contextlib.contextmanager
     def shared(cls, directory: Path) -> Iterator[Self]:
         """Have it running for all that name this directory."""
-        with shared(directory, _start) as url:
+        with shared(directory, starter("tests.support.telegram")) as url:
             yield cls(url)
 
     def bot(self) -> "TelegramBot":
         """Return a new bot that nobody has written to."""
-        made = _ask(f"{self.url}/test/new", {})
+        made = ask(f"{self.url}/test/new", {})
         return TelegramBot(self.url, made["token"], made["me"])
 
 
@@ -145,26 +139,12 @@ class TelegramBot:
         return int(self._do("state")["held"])
 
     def _do(self, verb: str, **asked: Any) -> Any:
-        return _ask(f"{self.api_url}/test/{verb}", {"token": self.token, **asked})
+        return ask(f"{self.api_url}/test/{verb}", {"token": self.token, **asked})
 
 
 def file(name: str, content: bytes = b"", **more: Any) -> dict[str, Any]:
     """Return a file for `say(files=[…])`."""
     return {"name": name, "content": base64.b64encode(content).decode(), **more}
-
-
-def _start(stdin: BinaryIO, url: Path) -> None:
-    """Start the server, and wait until it listens."""
-    argv = [sys.executable, "-m", "tests.support.telegram", str(url)]
-    process = subprocess.Popen(argv, cwd=ROOT, stdin=stdin)
-    eventually_sync(lambda: url.exists() or process.poll() is not None)
-    assert url.exists(), "the tests' Telegram did not start"
-    process.returncode = 0  # it may live longer than this process
-
-
-def _ask(url: str, asked: dict[str, Any]) -> Any:
-    with urllib.request.urlopen(urllib.request.Request(url, orjson.dumps(asked))) as answer:
-        return orjson.loads(answer.read())
 
 
 def mentions_in(message: dict[str, Any]) -> list[str]:
