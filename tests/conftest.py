@@ -27,6 +27,7 @@ from tests.support.installed import missing
 from tests.support.matrix import Homeserver, synapse
 from tests.support.matrix.server import VARIABLE as SYNAPSE
 from tests.support.servers import Server, installed_servers, running_server
+from tests.support.slack import Slack, SlackWorkspace
 from tests.support.stack import Stack, running_stack
 from tests.support.telegram import Telegram, TelegramBot
 
@@ -233,6 +234,19 @@ def telegram(of_run: Path) -> Iterator[Telegram]:
 def bot(telegram: Telegram) -> TelegramBot:
     """A bot of the fake Telegram that has no messages."""
     return telegram.bot()
+
+
+@pytest.fixture(scope="session")
+def slack(of_run: Path) -> Iterator[Slack]:
+    """A fake Slack on loopback; all workers of a run share it."""
+    with Slack.shared(of_run / "slack") as server:
+        yield server
+
+
+@pytest.fixture
+def team(slack: Slack) -> SlackWorkspace:
+    """A workspace of the fake Slack in which nobody is but the app."""
+    return slack.workspace()
 
 
 @pytest.fixture(scope="session")
