@@ -131,21 +131,23 @@ class Sockets:
     async def _follow(self, envelope: Envelope, repeats: tuple[float, ...]) -> None:
         """Send an envelope again until it is acknowledged."""
         for pause_s in (*repeats, None):
-            socket = self.open.get(envelope.attempts[-1][1])
+            socket, failed_at = self.open.get(envelope.attempts[-1][1]), self._clock.now()
             if socket:
-                await self._until(ACK_S, envelope.acked, socket.ended)
+                due_at = failed_at + ACK_S
+                await self._until(due_at, envelope.acked, socket.ended)
+                failed_at = min(due_at, self._clock.now())
             if pause_s is not None:
-                await self._until(pause_s, envelope.acked)
+                await self._until(failed_at + pause_s, envelope.acked)
             if envelope.acked.is_set():
                 return
             if pause_s is not None:
                 self._attempt(envelope)
         envelope.is_given_up = True
 
-    async def _until(self, seconds: float, *events: asyncio.Event) -> None:
-        """Wait for one of the events, or some time."""
+    async def _until(self, at: float, *events: asyncio.Event) -> None:
+        """Wait for a time, or for one of the events."""
         tasks = [self._task(event.wait()) for event in events]
-        tasks.append(self._task(self._clock.until(self._clock.now() + seconds)))
+        tasks.append(self._task(self._clock.until(at)))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()
