@@ -3,35 +3,15 @@
 import urllib.error
 import urllib.parse
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.support.slack import SlackWorkspace, file, mentions_in
+from tests.channels.slack.raw import ask, error
+from tests.support.slack import SlackWorkspace, file
 from tests.support.waiting import eventually_sync
-
-
-def ask(
-    team: SlackWorkspace, method: str, *, token: str = "", as_form: bool = False, **arguments: Any
-) -> dict[str, Any]:
-    """Call the API with any arguments; return its answer, with the status and `Retry-After`."""
-    form = urllib.parse.urlencode(arguments).encode()
-    kind = "application/x-www-form-urlencoded" if as_form else "application/json"
-    body = form if as_form else orjson.dumps(arguments)
-    headers = {"Authorization": f"Bearer {token or team.bot_token}", "Content-Type": kind}
-    request = urllib.request.Request(f"{team.api_url}{method}", body, headers)
-    try:
-        with urllib.request.urlopen(request) as answer:
-            return {**orjson.loads(answer.read()), "status": answer.status}
-    except urllib.error.HTTPError as refused:
-        about = orjson.loads(refused.read()) if refused.code < 500 else {}
-        return {**about, "status": refused.code, "after_s": refused.headers["Retry-After"]}
-
-
-def error(team: SlackWorkspace, method: str, **arguments: Any) -> str:
-    """Return the error of a call; empty if it has none."""
-    return str(ask(team, method, **arguments).get("error", ""))
 
 
 @pytest.fixture
@@ -39,16 +19,6 @@ def team(team: SlackWorkspace) -> SlackWorkspace:
     """A workspace without limits."""
     team.set(limit_scale=1000)
     return team
-
-
-@pytest.fixture
-def ann(team: SlackWorkspace) -> str:
-    return str(team.person("ann"))
-
-
-@pytest.fixture
-def room(team: SlackWorkspace, ann: str) -> str:
-    return str(team.channel("room", members=[ann]))
 
 
 def section(text: str, **more: Any) -> dict[str, Any]:
@@ -88,6 +58,7 @@ def actions(*labels: str, **more: Any) -> dict[str, Any]:
         ({"text": "hi", "blocks": [section("x")] * 51}, "invalid_blocks"),
         ({"text": "hi", "blocks": [{"type": "markdown", "text": "x" * 12_001}]}, "invalid_blocks"),
         ({"text": "hi", "blocks": [{"type": "markdown", "text": "x" * 6_001}] * 2}, "msg_too_long"),
+        ({"text": "hi", "blocks": [section("x" * 2_700)] * 5}, "msg_blocks_too_long"),
     ],
 )
 def test_a_post_is_refused_as_slack_does(
@@ -207,61 +178,6 @@ def test_a_channel_takes_a_post_a_second(team: SlackWorkspace, room: str) -> Non
     assert post(room) == (200, "")
 
 
-def test_history_has_no_replies_but_those_that_were_broadcast(
-    team: SlackWorkspace, ann: str, room: str
-) -> None:
-    ts = team.say(room, ann, "question")
-    reply = team.say(room, ann, "answer", thread=ts)
-    shown = team.say(room, ann, "look", thread=ts, broadcast=True)
-
-    found = ask(team, "conversations.history", channel=room)["messages"]
-    thread = ask(team, "conversations.replies", channel=room, ts=ts)["messages"]
-
-    assert [one["ts"] for one in found] == [shown, ts]
-    assert found[1]["latest_reply"] == shown
-    assert [one["ts"] for one in thread] == [ts, reply, shown]
-    (only,) = ask(team, "conversations.replies", channel=room, ts=reply)["messages"]
-    assert only["ts"] == reply
-
-
-def test_pages_of_a_thread_go_forward_from_its_first_message(
-    team: SlackWorkspace, ann: str, room: str
-) -> None:
-    ts = team.say(room, ann, "0")
-    replies = [team.say(room, ann, str(number), thread=ts) for number in range(1, 5)]
-
-    first = ask(team, "conversations.replies", channel=room, ts=ts, oldest=replies[0], limit=2)
-    cursor = first["response_metadata"]["next_cursor"]
-    second = ask(
-        team, "conversations.replies", channel=room, ts=ts, oldest=replies[0], cursor=cursor
-    )
-
-    assert [one["text"] for one in first["messages"]] == ["0", "2", "3"]
-    assert [one["text"] for one in second["messages"]] == ["0", "4"]
-    assert (first["has_more"], second["has_more"]) == (True, False)
-
-
-def test_pages_of_a_channel_are_newest_first_and_go_forward_from_a_time(
-    team: SlackWorkspace, ann: str, room: str
-) -> None:
-    sent = [team.say(room, ann, str(number)) for number in range(5)]
-
-    def page(**more: Any) -> list[str]:
-        answer = ask(team, "conversations.history", channel=room, limit=2, **more)
-        return [one["text"] for one in answer["messages"]]
-
-    assert page() == ["4", "3"]
-    assert page(oldest=sent[0]) == ["2", "1"]
-    assert page(oldest=sent[0], inclusive=True) == ["1", "0"]
-    assert page(latest=sent[2]) == ["1", "0"]
-
-
-def test_a_ts_is_of_one_message_of_a_channel(team: SlackWorkspace, ann: str, room: str) -> None:
-    sent = [team.say(room, ann, "hi") for _ in range(20)]
-
-    assert sorted(set(sent)) == sent
-
-
 def test_a_reaction_and_a_pin_are_there_once(team: SlackWorkspace, ann: str, room: str) -> None:
     ts = team.say(room, ann, "hi")
     mark: dict[str, Any] = {"channel": room, "timestamp": ts}
@@ -336,6 +252,34 @@ def test_a_modal_is_opened_once_within_three_seconds(
     assert [opened(late), opened("1.2")] == ["expired_trigger_id", "invalid_trigger_id"]
 
 
+def test_a_response_url_is_good_for_five_answers_in_half_an_hour(
+    team: SlackWorkspace, ann: str, room: str
+) -> None:
+    ts = ask(team, "chat.postMessage", channel=room, text="?", blocks=[actions("Go")])["ts"]
+
+    def pressed() -> str:
+        press = team.envelope(team.press(room, ts, ann, "Go"))
+        return str(press["payload"]["response_url"])
+
+    def answer(url: str, **content: Any) -> int:
+        try:
+            with urllib.request.urlopen(url, orjson.dumps(content)) as answered:
+                return int(answered.status)
+        except urllib.error.HTTPError as refused:
+            return refused.code
+
+    url, late = pressed(), pressed()
+    answers = [answer(url, text=str(number)) for number in range(3)]
+    answers.append(answer(url, text="in the channel", response_type="in_channel"))
+    answers.append(answer(url, text="done", replace_original=True))
+
+    assert [*answers, answer(url, text="too often")] == [200] * 5 + [404]
+    assert [one["text"] for one in team.ephemerals(ann)] == ["0", "1", "2"]
+    assert team.texts(room) == ["done", "in the channel"]
+    team.advance(1801)
+    assert answer(late, text="too late") == 404
+
+
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_call_goes_wrong_before_or_behind_what_it_does(
     team: SlackWorkspace, room: str, is_done: bool
@@ -355,32 +299,23 @@ def test_a_call_goes_wrong_before_or_behind_what_it_does(
     assert team.texts(room) == ["hi"] * (5 if is_done else 1)
 
 
+def test_a_call_is_held_until_it_is_released(team: SlackWorkspace, room: str) -> None:
+    team.fault("chat.postMessage", "hold")
+    post: dict[str, Any] = {"channel": room, "text": "hi"}
+
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(ask, team, "chat.postMessage", **post)
+        eventually_sync(lambda: team.calls("chat.postMessage"))
+        assert team.texts(room) == []
+        team.release()
+        assert answer.result()["ok"]
+
+    assert team.texts(room) == ["hi"]
+
+
 def test_a_limit_may_come_from_nowhere(team: SlackWorkspace, room: str) -> None:
     team.fault("chat.postMessage", "limited", after_s=7)
 
     answer = ask(team, "chat.postMessage", channel=room, text="hi")
 
     assert (answer["status"], answer["after_s"]) == (429, "7")
-
-
-def test_a_message_with_replies_leaves_a_tombstone(
-    team: SlackWorkspace, ann: str, room: str
-) -> None:
-    ts = team.say(room, ann, "question")
-    reply = team.say(room, ann, "answer", thread=ts)
-
-    team.delete(room, ts)
-
-    found = ask(team, "conversations.replies", channel=room, ts=ts)["messages"]
-    assert [one.get("subtype") for one in found] == ["tombstone", None]
-    assert [one["ts"] for one in team.messages(room)] == [reply]
-
-
-def test_mentions_are_found_that_notify_people(team: SlackWorkspace, room: str) -> None:
-    texts = ["<!channel> and <@U1>", "&lt;!channel&gt; @here", "<!subteam^S1|team>"]
-
-    for text in texts:
-        ask(team, "chat.postMessage", channel=room, text=text)
-
-    found = [mentions_in(one) for one in team.messages(room)]
-    assert found == [["!channel", "@U1"], [], ["!subteam^S1"]]

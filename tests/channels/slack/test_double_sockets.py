@@ -45,20 +45,12 @@ async def listening(team: SlackWorkspace, count: int = 1) -> AsyncIterator[list[
         listeners = []
         for _ in range(count):
             before = len(team.sockets())
-            listeners.append(Listener(await http.ws_connect(await link(team, http))))
+            listeners.append(
+                Listener(await http.ws_connect(await link(team, http), autoping=False))
+            )
             hello = await listeners[-1].next()
             assert (hello["type"], hello["num_connections"]) == ("hello", before + 1)
         yield listeners
-
-
-@pytest.fixture
-def ann(team: SlackWorkspace) -> str:
-    return str(team.person("ann"))
-
-
-@pytest.fixture
-def room(team: SlackWorkspace, ann: str) -> str:
-    return str(team.channel("room", members=[ann]))
 
 
 async def test_events_are_spread_over_all_connections(
@@ -130,6 +122,7 @@ async def test_a_lost_connection_repeats_its_events_on_another_one_at_once(
     async with listening(team) as (first,):
         team.say(room, ann, "hi")
         await first.next()
+        team.advance(-3600)  # so that time is not what ends the wait
         async with listening(team) as (second,):
             await first.socket.close()
             envelope = await second.next()
@@ -172,6 +165,8 @@ async def test_slack_ends_connections_in_all_its_ways(team: SlackWorkspace) -> N
             aiohttp.WSMsgType.ERROR,
         )
     async with listening(team) as (socket,):
+        await socket.socket.ping()
+        assert (await socket.socket.receive()).type == aiohttp.WSMsgType.PONG
         team.deafen()
         await socket.socket.ping()
         with pytest.raises(TimeoutError):
@@ -263,6 +258,8 @@ async def test_only_what_was_asked_for_is_told(team: SlackWorkspace, ann: str) -
 
 
 async def test_a_message_of_the_app_is_told_too(team: SlackWorkspace, room: str) -> None:
+    team.set(share_s=0)
+
     async with listening(team) as (socket,), aiohttp.ClientSession() as http:
         signed = {"Authorization": f"Bearer {team.bot_token}"}
         sent: dict[str, Any] = {"channel": room, "text": "see https://example.com"}

@@ -36,7 +36,7 @@ def conversations_history(
     cursor: str = "",
     include_all_metadata: bool = False,
 ) -> Content:
-    """Newest first; with `oldest` only, the pages go forward from there. No replies in threads."""
+    """Newest first; with `oldest` only, pages go forward from there (slackhq/slack-api-docs#4)."""
     there = _readable(world, channel, "history")
     top = [
         one
@@ -62,7 +62,7 @@ def conversations_replies(
     cursor: str = "",
     include_all_metadata: bool = False,
 ) -> Content:
-    """Oldest first. The message that began the thread is the first one of each page."""
+    """Oldest first. What began the thread comes first on each page, whatever `oldest` is."""
     there = _readable(world, channel, "history")
     found = there.thread(ts)
     if ts not in there.messages:

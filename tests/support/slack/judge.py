@@ -22,8 +22,8 @@ from tests.support.slack.schemas import FILE
 MAX_TEXT, MAX_MARKDOWN = 40_000, 12_000
 #: The maximum length of a text that takes the place of another one, in bytes.
 MAX_UPDATE = 4_000
-#: How many blocks a message has at most.
-MAX_BLOCKS = 50
+#: How many blocks a message has at most, and how many characters all of them (bolt-js#2509).
+MAX_BLOCKS, MAX_IN_BLOCKS = 50, 13_200
 
 _SCHEMAS: dict[str, Any] = json.loads(FILE.read_text())
 #: What slack-sdk and slack-bolt send, and `@slack/web-api`'s types don't have.
@@ -89,6 +89,13 @@ def blocks(given: list[dict[str, Any]]) -> None:
         _formed(Block.parse(block), "invalid_blocks")
     if sum(len(one["text"]) for one in given if one["type"] == "markdown") > MAX_MARKDOWN:
         raise Refusal("msg_too_long")
+    if sum(len(_text(one.get("text"))) for one in given) > MAX_IN_BLOCKS:
+        raise Refusal("msg_blocks_too_long")
+
+
+def _text(about: Any) -> str:
+    """Return the text of a block, which is a string or an object with one."""
+    return about["text"] if isinstance(about, dict) else about or ""
 
 
 def view(given: dict[str, Any]) -> None:
