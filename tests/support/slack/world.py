@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import mimetypes
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -258,7 +259,7 @@ class Workspace:
         self.contents[id] = content
         self.files[id] = {
             **{"id": id, "created": int(self.clock.now()), "name": name, "title": name},
-            **{"mimetype": "text/plain" if kind == "txt" else f"application/{kind}"},
+            **{"mimetype": mimetypes.guess_type(name)[0] or "application/octet-stream"},
             **{"filetype": kind, "pretty_type": kind.upper(), "user": user, "mode": "hosted"},
             **{"size": len(content or b""), "editable": False, "is_external": False},
             **{"external_type": "", "is_public": False, "public_url_shared": False},
