@@ -21,7 +21,6 @@ a new envelope. Two messages of different channels may have the same `ts`. Markd
 import base64
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,7 +60,13 @@ class SlackWorkspace:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         """Return what does a thing behind the door."""
-        return partial(self._do, verb)
+        if verb.startswith("_"):
+            raise AttributeError(verb)
+
+        def do(*asked: Any, **named: Any) -> Any:
+            return self._do(verb, *asked, **named)
+
+        return do
 
     def files(self, channel: str) -> dict[str, bytes]:
         """Return the files that the app has shared in a channel, by name."""

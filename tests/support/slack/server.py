@@ -129,7 +129,7 @@ class SlackServer:
         return await world.sockets.serve(request)
 
     async def _upload(self, request: web.Request) -> web.Response:
-        """Take a file: its content, or a form with it."""
+        """Take the content of a file."""
         world = self._worlds[request.match_info["team"]]
         fault = self._fault(world, "upload")
         try:
@@ -139,11 +139,6 @@ class SlackServer:
             return web.Response(status=refused.status)
         file, length = world.uploads[request.match_info["ticket"]]
         content = await request.read()
-        if request.content_type.startswith("multipart/"):
-            form = await request.post()
-            (part,) = form.values()
-            assert isinstance(part, web.FileField)
-            content = part.file.read()
         if len(content) != length:
             return web.Response(status=400, text="the length is wrong")
         world.contents[file] = content
