@@ -126,6 +126,18 @@ def conversations_list(
     return _page("channels", *_pages(found, limit, cursor))
 
 
+def users_conversations(
+    world: Workspace,
+    types: str = "public_channel",
+    exclude_archived: bool = False,
+    limit: int = 100,
+    cursor: str = "",
+) -> Content:
+    found = conversations_list(world, types, exclude_archived, 1000)["channels"]
+    joined = [one for one in found if world.bot in world.channels[one["id"]].members]
+    return _page("channels", *_pages(joined, limit, cursor))
+
+
 def conversations_members(
     world: Workspace, channel: str, limit: int = 100, cursor: str = ""
 ) -> Content:

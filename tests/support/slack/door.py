@@ -17,6 +17,10 @@ class Door:
         """Make a person; of another company, if it has a `team`."""
         return str(self._world.person(new_id("U"), name, **about)["id"])
 
+    def call_person(self, person: str, name: str) -> None:
+        """Give a person another name."""
+        self._world.people[person]["profile"]["display_name"] = name
+
     def direct(self, person: str) -> str:
         """Make the direct chat of a person with the app."""
         return self.channel(kind="im", members=(person,))

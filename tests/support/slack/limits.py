@@ -41,7 +41,7 @@ _TIERS = {
     _TIER_1: "apps.connections.open",
     _TIER_2: "conversations.list pins.add pins.remove reactions.remove",
     _TIER_3: "chat.delete chat.update conversations.history conversations.info conversations.open "
-    "conversations.replies reactions.add reactions.get",
+    "conversations.replies reactions.add reactions.get users.conversations",
     _TIER_4: "chat.postEphemeral conversations.members files.completeUploadExternal files.info "
     "files.getUploadURLExternal users.info views.open",
 }

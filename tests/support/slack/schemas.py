@@ -39,6 +39,7 @@ _ARGUMENTS = {
     "reactions.add": "ReactionsAdd",
     "reactions.get": "ReactionsGet",
     "reactions.remove": "ReactionsRemove",
+    "users.conversations": "UsersConversations",
     "users.info": "UsersInfo",
     "views.open": "ViewsOpen",
 }

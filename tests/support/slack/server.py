@@ -112,11 +112,12 @@ class SlackServer:
         return {"ok": True, **(answer or {})}
 
     def _fault(self, world: Workspace, method: str) -> Fault | None:
-        fault = self._faults.get((world.team, method))
-        if fault is None or fault.times == 0:
-            return None
-        fault.times -= 1
-        return fault
+        for name in (method, "*"):
+            fault = self._faults.get((world.team, name))
+            if fault and fault.times:
+                fault.times -= 1
+                return fault
+        return None
 
     # Beside it.
 
@@ -205,7 +206,7 @@ class SlackServer:
         return web.Response(body=orjson.dumps(answer), content_type="application/json")
 
     def _break(self, world: Workspace, method: str, kind: str, **about: Any) -> None:
-        """Have the next calls of a method go wrong, or those of `upload`."""
+        """Have the next calls of a method go wrong, or those of `upload`, or all (`*`)."""
         self._faults[world.team, method] = Fault(kind, **about)
 
     def _release(self, world: Workspace) -> None:

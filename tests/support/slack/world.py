@@ -151,10 +151,12 @@ class Workspace:
 
     # What happens.
 
-    def new_ts(self, channel: Channel) -> str:
-        """Return a new `ts`: of one channel, and only of that."""
-        second, number = int(self.clock.now()), 100
-        if second <= channel.last[0]:
+    def new_ts(self, channel: Channel, *, at_ms: int | None = None) -> str:
+        """Return a new `ts`: of one channel, and only of that; perhaps of another time."""
+        if at_ms is not None:
+            return f"{at_ms // 1000}.{len(channel.messages):06}"
+        second, number = divmod(int(self.clock.now() * 1_000_000), 1_000_000)
+        if (second, number) <= channel.last:
             second, number = channel.last[0], channel.last[1] + 10
         channel.last = second, number
         return f"{second}.{number:06}"
@@ -165,7 +167,7 @@ class Workspace:
         parent = channel.messages.get(thread_ts) if thread_ts else None
         if thread_ts and (parent is None or parent.get("thread_ts", thread_ts) != thread_ts):
             raise Refusal("thread_not_found")
-        ts = self.new_ts(channel)
+        ts = self.new_ts(channel, at_ms=content.pop("at_ms", None))
         message: Content = {"type": "message", "user": user, "ts": ts, "text": "", **content}
         message["team"] = self.people[user]["team_id"]
         if user == self.bot:
