@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from remoteclaw.channels.matrix.profile import PROFILE as MATRIX
+from remoteclaw.channels.slack.profile import PROFILE as SLACK
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
 from remoteclaw.channels.web.profile import ADMIN, USER
 from remoteclaw.channels.web.profile import PROFILE as WEB
@@ -57,6 +58,13 @@ CHANNELS: dict[str, Channel] = {
         extra="matrix",
         sign_up="Make an account for it on any Matrix homeserver, for example in Element.",
         sign_in="remoteclaw.channels.matrix.sign_in:sign_in",
+    ),
+    "slack": Channel(
+        profile=SLACK,
+        settings="remoteclaw.channels.slack.settings:SlackConfig",
+        adapter="remoteclaw.channels.slack.adapter:SlackAdapter",
+        extra="slack",
+        sign_up="It is an app in your workspace, with two tokens.",
     ),
     "telegram": Channel(
         profile=TELEGRAM,

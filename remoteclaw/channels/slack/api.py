@@ -1,0 +1,230 @@
+"""A client of Slack's Web API with one token.
+
+It repeats nothing. What Slack says, and the exceptions that it becomes:
+
+| response | exception |
+|---|---|
+| `invalid_auth`, `token_revoked` and others of the account | `AccountRefused` |
+| 429 | `PlatformBusy` for the time that the response names |
+| `missing_scope` | `SlackRefused`, which names the scope |
+| another error | `SlackRefused`, with an explanation for known ones |
+| `internal_error`, another 5xx, no response | `PlatformUnknown`; `PlatformAway` for reading |
+| no connection, 503 | `PlatformAway` |
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from remoteclaw.errors import (
+    AccountRefused,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    PlatformUnknown,
+    RemoteClawError,
+)
+from remoteclaw.host.files import format_size
+
+#: Time limits for connecting, for a response, and for the transfer of a file, in seconds.
+CONNECT_S, ANSWER_S, FILE_S = 10.0, 30.0, 120.0
+#: The pause after a 429 that names none, in seconds.
+BUSY_S = 5.0
+#: Methods that change nothing, so that they can be repeated.
+_READING = ("auth.", "conversations.", "users.", "files.info", "reactions.get", "apps.connections.")
+
+#: Explanations for people, by Slack's error.
+_EXPLANATIONS = {
+    "not_in_channel": "The app is not in that channel: invite it with /invite.",
+    "channel_not_found": "Slack knows no such channel, or the app is not in it: invite it with "
+    "/invite.",
+    "is_archived": "The channel is archived.",
+    "restricted_action": "The workspace doesn't let apps post there.",
+    "restricted_action_read_only_channel": "The channel is read-only.",
+    "restricted_action_thread_only_channel": "The channel takes only replies in threads.",
+    "restricted_action_thread_locked": "The thread is locked.",
+    "msg_too_long": "Slack refuses it: it is too long.",
+    "message_not_found": "Slack has no such message.",
+    "thread_not_found": "Slack has no such thread.",
+    "cant_update_message": "Slack lets the app change its own messages only.",
+    "edit_window_closed": "The workspace doesn't allow changes so late.",
+    "user_is_bot": "Slack lets apps write to no other app.",
+    "messages_tab_disabled": "The app can't be written to: switch on the Messages Tab under App "
+    "Home on the app's page.",
+    "invalid_name": "Slack knows no such emoji.",
+    "too_many_pins": "The channel has too many pins.",
+    "file_not_found": "Slack has no such file any more.",
+    "file_deleted": "The file was deleted.",
+    "storage_limit_reached": "The workspace has no room for files left.",
+    "link_disabled": "Socket Mode is switched off: switch it on on the app's page.",
+}
+#: What Slack says if it refuses the account itself.
+_ACCOUNT = {
+    "invalid_auth": "Slack doesn't know the token: copy it again from the app's page, and run "
+    "`remoteclaw channel add slack`.",
+    "not_authed": "Slack got no token: run `remoteclaw channel add slack`.",
+    "token_revoked": "The token is revoked: install the app again on its page, and run "
+    "`remoteclaw channel add slack` with the new one.",
+    "token_expired": "The token has expired: switch off token rotation on the app's page, and run "
+    "`remoteclaw channel add slack` with a new one.",
+    "account_inactive": "The app is removed from the workspace, or the workspace is gone: install "
+    "the app again on its page.",
+    "team_access_not_granted": "The workspace has not approved the app: ask its administrators.",
+    "access_denied": "The workspace doesn't allow the app: ask its administrators.",
+    "org_login_required": "The workspace is being moved to an Enterprise organization: wait until "
+    "that is done.",
+    "not_allowed_token_type": "That is the token of another kind: the bot token begins with xoxb-, "
+    "and the app-level token with xapp-.",
+    "link_disabled": _EXPLANATIONS["link_disabled"],
+}
+_FAILED = ("internal_error", "fatal_error", "request_timeout")
+
+
+class SlackRefused(PlatformRefused):
+    """Raised when Slack refuses a call."""
+
+    def __init__(self, error: str, text: str) -> None:
+        super().__init__(text)
+        self.error = error
+
+
+class WebApi:
+    """The Web API, with one token."""
+
+    def __init__(self, url: str, token: str) -> None:
+        for library in ("httpx2", "httpcore2"):  # they log each request
+            logging.getLogger(library).setLevel(logging.WARNING)
+        self._url = url
+        self._token = token
+        self._http = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
+            limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16),
+            trust_env=url.startswith("https:"),
+        )
+        self.scopes: frozenset[str] = frozenset()
+        """The scopes of the token, as the newest response says."""
+
+    async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
+        """Call a method; arguments that are None are left out. Return the response."""
+        sent = {name: _encoded(value) for name, value in arguments.items() if value is not None}
+        is_reading = method.startswith(_READING)
+        try:
+            response = await self._http.post(
+                f"{self._url}/{method}",
+                data=sent,
+                headers={"Authorization": f"Bearer {self._token}"},
+            )
+        except _NOT_SENT as error:
+            raise PlatformAway(_no_answer(error)) from None
+        except httpx2.HTTPError as error:
+            raise _unknown(type(error).__name__, is_reading=is_reading) from None
+        answer = _parsed(response.content)
+        if scopes := response.headers.get("x-oauth-scopes"):
+            self.scopes = frozenset(each.strip() for each in scopes.split(","))
+        if response.status_code == 200 and answer.get("ok") is True:
+            return answer
+        raise _failure(method, response, answer, is_reading=is_reading)
+
+    async def upload(self, url: str, content: bytes) -> None:
+        """Store the content of a file at the address that Slack has given for it."""
+        try:
+            response = await self._http.post(url, content=content, timeout=FILE_S)
+        except httpx2.HTTPError as error:  # the file is not shared yet
+            raise PlatformAway(_no_answer(error)) from None
+        if response.status_code != 200:
+            raise PlatformAway(f"Slack did not take the file (HTTP {response.status_code}).")
+
+    async def download(self, url: str, *, max_bytes: int) -> bytes:
+        """Return the content of a file. Raises `PlatformRefused` for one that is too large."""
+        content = b""
+        headers = {"Authorization": f"Bearer {self._token}"}
+        try:
+            async with self._http.stream("GET", url, headers=headers, timeout=FILE_S) as response:
+                kind = response.headers.get("content-type", "")
+                if response.is_redirect or (response.status_code == 200 and "html" in kind):
+                    raise PlatformRefused(NO_FILES)
+                if response.status_code != 200:
+                    raise PlatformAway(
+                        f"Slack did not give the file (HTTP {response.status_code})."
+                    )
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > max_bytes:
+                        limit = format_size(max_bytes)
+                        raise PlatformRefused(f"The file is larger than {limit}.")
+        except httpx2.HTTPError as error:
+            raise PlatformAway(_no_answer(error)) from None
+        return content
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+
+NO_FILES = (
+    "Slack shows a login page instead of the file: give the app the scope files:read, and install "
+    "it again."
+)
+
+
+def _encoded(value: Any) -> str:
+    """Return an argument as a field of a form; half characters become question marks."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _no_answer(error: Exception) -> str:
+    return f"Slack can't be reached ({type(error).__name__})."
+
+
+def _unknown(why: str, *, is_reading: bool) -> RemoteClawError:
+    if is_reading:  # it has no effect, so it can be repeated
+        return PlatformAway(f"Slack did not answer ({why}).")
+    return PlatformUnknown(f"Slack did not answer ({why}): it may have been done.")
+
+
+def _failure(
+    method: str, response: httpx2.Response, answer: Mapping[str, Any], *, is_reading: bool
+) -> RemoteClawError:
+    error, status = str(answer.get("error", "")), response.status_code
+    if status == 429 or error in ("ratelimited", "rate_limited"):
+        after = response.headers.get("Retry-After", "")
+        pause = float(after) if after.isdecimal() else BUSY_S
+        is_account = method != "chat.postMessage"
+        return PlatformBusy("Slack is asked too often.", after_s=pause, is_account=is_account)
+    if why := _ACCOUNT.get(error):
+        return AccountRefused(why)
+    if status == 503 or error == "service_unavailable":
+        return PlatformAway("Slack is out of order (503).")
+    if status >= 500 or error in _FAILED:
+        return _unknown(error or f"HTTP {status}", is_reading=is_reading)
+    if error == "missing_scope":
+        needed = answer.get("needed")
+        return SlackRefused(
+            error,
+            f"The app lacks the scope {needed}: add it, and install the app again on its page.",
+        )
+    text = _EXPLANATIONS.get(error) or f"Slack refused it ({error or f'HTTP {status}'})."
+    return SlackRefused(error, text)
+
+
+#: Errors that happen before a request is sent.
+_NOT_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
