@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 
 from remoteclaw.config.model import ChannelConfig, Config
-from remoteclaw.config.model.channels import TokenConfig
+from remoteclaw.config.model.channels import SecretsConfig
 from remoteclaw.config.rights import BY_PEOPLE, declared, fields
 from remoteclaw.config.secrets import HIDDEN, part, redacted
 from remoteclaw.profiles import CHANNELS
@@ -114,8 +114,8 @@ def test_channel_settings_are_declared_and_tokens_are_hidden(name: str) -> None:
     shown = orjson.dumps(redacted(canaries.model(model))).decode()
 
     assert [path for path, field in fields(model) if declared(field) is None] == []
-    tokens = {canary for field, canary in canaries.hidden.items() if field.endswith(".token")}
-    assert bool(tokens) == issubclass(model, TokenConfig)
+    tokens = {canary for field, canary in canaries.hidden.items() if field.endswith("token")}
+    assert bool(tokens) == issubclass(model, SecretsConfig)
     assert not any(canary in shown for canary in tokens)
 
 

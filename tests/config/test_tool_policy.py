@@ -320,7 +320,7 @@ def test_the_star_table_does_not_apply_to_a_group_with_a_table() -> None:
 
 
 def test_tables_of_other_channels_do_not_apply() -> None:
-    config = configured(at("channels.slack.tools", deny=["*"]))
+    config = configured(at("channels.irc.tools", deny=["*"]))
 
     assert allowed_tools(config, OWNER, TOOLS) == ALL
 
@@ -375,11 +375,11 @@ DISGUISES = [
 @for_each("disguise", DISGUISES)
 def test_ids_are_compared_exactly(disguise: str) -> None:
     config = configured(
-        at("channels.slack", owners=["U012é"])
-        + at('channels.slack.senders."U012é".tools', deny=["message_send"])
-        + at('channels.slack.groups."U012é".tools', deny=["message_pin"])
+        at("channels.irc", owners=["U012é"])
+        + at('channels.irc.senders."U012é".tools', deny=["message_send"])
+        + at('channels.irc.groups."U012é".tools', deny=["message_pin"])
     )
-    real = Subject("main", "slack", "U012é", is_group=True, senders=("U012é",))
+    real = Subject("main", "irc", "U012é", is_group=True, senders=("U012é",))
 
     assert allowed_tools(config, real, TOOLS) == ALL - {"message_send", "message_pin"}
     assert not is_owner(config, replace(real, senders=(disguise,)))
@@ -597,11 +597,11 @@ def test_matrix_ids_and_star_tables_are_valid(home: Home) -> None:
 
 def test_an_id_in_an_environment_variable_keeps_its_case(home: Home) -> None:
     """In lower case it would be another id, and the denial would apply to no sender."""
-    name = "REMOTECLAW__CHANNELS__SLACK__SENDERS__U012__TOOLS__DENY"
+    name = "REMOTECLAW__CHANNELS__IRC__SENDERS__U012__TOOLS__DENY"
 
     config = load_config(home.config_file, {name: '["message_send"]'})
 
-    assert list(config.channels["slack"].senders) == ["U012"]
+    assert list(config.channels["irc"].senders) == ["U012"]
 
 
 # -- the command ----------------------------------------------------------------------------------
@@ -659,15 +659,15 @@ def test_policy_explain_prints_json(home: Home) -> None:
         (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
         (
             ["--channel", "x"],
-            "There is no channel 'x': there are 'cli', 'matrix', 'telegram', 'web', 'webhook', "
-            "'slack'.",
+            "There is no channel 'x': there are 'cli', 'matrix', 'slack', 'telegram', 'web', "
+            "'webhook', 'irc'.",
         ),
     ],
 )
 def test_policy_explain_reports_an_unknown_agent_or_channel_in_one_line(
     home: Home, arguments: list[str], problem: str
 ) -> None:
-    home.config_file.write_text("[channels.slack]")
+    home.config_file.write_text("[channels.irc]")
 
     result = explain(*arguments)
 

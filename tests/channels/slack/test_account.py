@@ -1,0 +1,96 @@
+"""What is wrong with an app, its tokens or its workspace is said in a sentence."""
+
+from typing import Any
+
+import pytest
+
+from tests.channels.slack.conftest import Account
+from tests.support.waiting import eventually
+
+
+async def until_problem(account: Account, state: str, words: str) -> None:
+    """Wait until the account has a state, and a problem with these words."""
+
+    async def is_said() -> bool:
+        found, problem = await account.state()
+        return found == state and words in problem
+
+    await eventually(is_said)
+
+
+async def test_each_missing_scope_is_named(account: Account) -> None:
+    scopes = [
+        "channels:history", "channels:read", "chat:write", "im:history", "users:read",
+    ]  # fmt: skip
+    account.team.set(scopes=scopes)
+    await account.start()
+
+    async def problem() -> str:
+        return (await account.state())[1]
+
+    assert "files:read, files:write" in await eventually(problem)
+    assert "chat:write," not in await problem()
+
+
+@pytest.mark.parametrize(
+    ("workspace", "words"),
+    [
+        ({"auth_error": "token_revoked"}, "The token is revoked: install the app again"),
+        ({"auth_error": "account_inactive"}, "The app is removed from the workspace"),
+        ({"auth_error": "team_access_not_granted"}, "The workspace has not approved the app"),
+        ({"is_enterprise": True}, "The token is of a whole Enterprise organization"),
+        ({"app_scopes": []}, "lacks the scope connections:write"),
+    ],
+)
+async def test_an_account_that_slack_refuses_is_named(
+    account: Account, workspace: dict[str, Any], words: str
+) -> None:
+    account.team.set(**workspace)
+    account.run()
+
+    async def is_said() -> bool:
+        return words in (await account.state())[1]
+
+    await eventually(is_said)
+
+
+async def test_tokens_that_are_rotated_are_asked_for_again(account: Account) -> None:
+    await account.start()
+    account.team.rotate()
+    account.team.drop()
+    await until_problem(account, "refused", "run `remoteclaw channel add slack`")
+
+
+async def test_socket_mode_that_is_switched_off_is_named(account: Account) -> None:
+    await account.start()
+    account.team.disconnect("link_disabled")
+    await until_problem(account, "refused", "Socket Mode is switched off")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"is_archived": True}, "The channel is archived."),
+        ({"is_read_only": True}, "The workspace doesn't let apps post there."),
+    ],
+)
+async def test_a_channel_in_which_the_app_may_not_write_is_named(
+    account: Account, change: dict[str, Any], words: str
+) -> None:
+    await account.start()
+    account.team.set_channel(account.room, **change)
+    await account.deliver("refused", chat=account.room)
+    await account.deliver("accepted", chat=account.direct, index=1)
+
+    assert account.team.texts(account.room) == []
+    assert "accepted" in account.team.texts(account.direct)
+    letters = await account.stack.fleet.dead_letters.list()
+    assert words in letters[0].why
+
+
+async def test_a_channel_that_the_app_has_left_is_named(account: Account) -> None:
+    await account.start()
+    account.team.leave(account.room, account.team.bot)
+    await account.deliver("refused", chat=account.room)
+    letters = await account.stack.fleet.dead_letters.list()
+    assert "invite it with /invite" in letters[0].why

@@ -1,0 +1,150 @@
+"""What people do in a workspace, and what they are shown."""
+
+from typing import Any
+
+from remoteclaw.fleet.requests.request import Request
+from remoteclaw.messages import EVERYONE
+from remoteclaw.protocols import Card
+from tests.channels.slack.conftest import Account
+from tests.support.requests import put_request
+from tests.support.waiting import eventually
+
+
+async def test_a_mention_begins_a_thread_in_which_nobody_mentions_the_app_again(
+    account: Account,
+) -> None:
+    """It is told as a mention and as a message, and counts once."""
+    team, room = account.team, account.room
+    await account.start()
+    opened = team.say(room, account.ann, f"<@{team.bot}> the &lt;login&gt; is *slow*")
+    await account.until_accepted(room, EVERYONE, "the <login> is *slow*", thread=opened)
+    bo = team.person("bo")
+    team.say(room, bo, f"see <https://example.com|this>, <@{account.ann}>", thread=opened)
+    await account.until_accepted(
+        room,
+        EVERYONE,
+        "the <login> is *slow*",
+        "see [this](https://example.com), @ann",
+        thread=opened,
+    )
+    team.say(room, bo, "and this is between us")
+    team.say(room, bo, "which nobody asked about", thread=team.say(room, bo, "another"))
+    await eventually(lambda: not team.pending())
+    assert await account.accepted(room, EVERYONE) == []
+
+
+async def test_a_preview_of_a_link_is_no_edit(account: Account) -> None:
+    team, direct = account.team, account.direct
+    await account.start()
+    said = team.say(direct, account.ann, "look at https://example.com")
+    await account.until_accepted(direct, account.ann, "look at https://example.com")
+    team.unfurl(direct, said)
+    team.say(direct, account.ann, "and?")
+    await account.until_accepted(direct, account.ann, "look at https://example.com", "and?")
+
+
+async def test_people_of_another_company_are_not_read(account: Account) -> None:
+    team, room = account.team, account.room
+    team.set_channel(room, is_shared=True)
+    eve = team.person("eve", team="T0000000EVE")
+    await account.start()
+    said = team.say(room, eve, f"<@{team.bot}> delete it")
+    await eventually(lambda: not team.pending())
+    assert await account.accepted(room, EVERYONE, said) == []
+    await account.stop()
+
+    account.configure(external=True)
+    await account.start()
+    said = team.say(room, eve, f"<@{team.bot}> delete it")
+    await account.until_accepted(room, EVERYONE, "delete it", thread=said)
+
+
+async def shown(account: Account, *, chat: str) -> tuple[Request, str]:
+    """Show a request in a chat; return it, and its message."""
+    about: Any = {"provider": "slack", "channel_id": chat, "from_": account.ann}
+    message = await account.stack.append("x", **about)
+    request = await put_request(account.stack, message, tool="Bash", what="touch x")
+    card = Card(request.id, (("once", "Allow once"), ("deny", "Deny")))
+    await account.deliver("May I?", chat=chat, card=card, call=f"request:{request.id}")
+    found = [each for each in account.team.messages(chat) if len(each.get("blocks", ())) > 1]
+    return request, str(found[-1]["ts"])
+
+
+async def test_a_press_is_acknowledged_in_time_and_answers_the_request(account: Account) -> None:
+    await account.start()
+    request, ts = await shown(account, chat=account.direct)
+    key = account.team.press(account.direct, ts, account.ann, "once")
+
+    async def is_answered() -> bool:
+        found = await account.stack.fleet.requests.find(request.id)
+        return bool(found and found.answer and found.answer.verdict == "once")
+
+    await eventually(is_answered)
+    await eventually(lambda: account.team.envelope(key)["acked_after_s"] is not None)
+    assert not account.team.envelope(key)["is_given_up"]
+
+
+async def test_a_denial_can_have_a_reason(account: Account) -> None:
+    team = account.team
+    await account.start()
+    request, ts = await shown(account, chat=account.direct)
+    team.press(account.direct, ts, account.ann, "Deny with a reason …")
+    (modal,) = await eventually(team.modals)
+    team.submit(modal["id"], account.ann, reason="not before the release")
+
+    async def words() -> str:
+        found = await account.stack.fleet.requests.find(request.id)
+        return found.answer.words if found and found.answer else ""
+
+    assert await eventually(words) == "not before the release"
+
+
+async def test_who_may_not_answer_is_told_alone(account: Account) -> None:
+    team = account.team
+    await account.start()
+    eve = team.person("eve")
+    team.join(account.room, eve)
+    request, ts = await shown(account, chat=account.room)
+    team.press(account.room, ts, eve, "once")
+    (told,) = await eventually(lambda: team.ephemerals(eve))
+    assert "may" in told["text"]
+    found = await account.stack.fleet.requests.find(request.id)
+    assert found
+    assert not found.answer
+
+
+async def test_the_command_takes_commands_and_says_so(account: Account) -> None:
+    """Only who has written it sees the answer."""
+    team = account.team
+    await account.start()
+    team.command(account.direct, account.ann, "status")
+    await eventually(lambda: team.texts(account.direct))
+    team.command(account.room, account.ann, "why is it slow?")
+    (told,) = await eventually(lambda: team.ephemerals(account.ann))
+    assert "is followed by a command" in told["text"]
+    team.command(account.room, account.ann, "/status")
+    await eventually(lambda: len(team.ephemerals(account.ann)) == 2)
+    assert team.texts(account.room) == []
+
+
+async def test_a_connection_that_slack_replaces_loses_nothing(account: Account) -> None:
+    team, direct = account.team, account.direct
+    await account.start()
+    before = len(team.calls("conversations.history"))
+    for number in range(3):
+        team.disconnect("warning")
+        team.say(direct, account.ann, f"{number}")
+    await account.until_accepted(direct, account.ann, "0", "1", "2")
+    assert len(team.calls("conversations.history")) == before, "there was no gap"
+
+
+async def test_what_is_no_event_stops_nothing(account: Account) -> None:
+    team = account.team
+    await account.start()
+    for text in ("{", "[]", '"x"', "1", '{"envelope_id": "x"}', '{"type": 1}'):
+        team.say_raw(text)
+    for event in ({}, {"type": "message"}, {"type": "message", "channel": 7, "ts": {}},
+                  {"type": "reaction_added", "item": []}, {"type": "unheard_of"}):  # fmt: skip
+        team.tell(event)
+    team.say(account.direct, account.ann, "hello")
+    await account.until_accepted(account.direct, account.ann, "hello")

@@ -1,0 +1,57 @@
+"""A time without a connection: what was written meanwhile is read, once and in order."""
+
+from collections import Counter
+
+from remoteclaw.messages import EVERYONE
+from tests.channels.slack.conftest import Account
+from tests.support.waiting import eventually
+
+CHANNELS, THREADS, MESSAGES = 20, 10, 200
+
+
+async def test_an_hours_outage_is_read_with_few_calls(account: Account) -> None:
+    """Twenty channels and ten threads, with two hundred messages."""
+    team, ann = account.team, account.ann
+    team.set(limit_scale=1)
+    rooms = [team.channel(f"room{number}", members=[ann]) for number in range(CHANNELS)]
+    settings = {"require_mention": False, "threads": "platform"}
+    account.configure(groups=dict.fromkeys(rooms, settings))
+    await account.start()
+    threads = []
+    for room in rooms[:THREADS]:
+        root = team.say(room, ann, "root")
+        threads.append((room, root))
+        team.say(room, ann, "first reply", thread=root)
+    for room, root in threads:
+        await account.until_accepted(room, EVERYONE, "first reply", thread=root)
+    await account.stop()
+    places = [*((room, None) for room in rooms), *threads]
+    for number in range(MESSAGES):
+        room, thread = places[number % len(places)]
+        team.say(room, ann, f"message {number}", thread=thread)
+    team.advance(3600)
+    before = len(team.calls())
+    await account.start()
+    for index, (room, thread) in enumerate(places):
+        texts = [f"message {number}" for number in range(index, MESSAGES, len(places))]
+        early = ["first reply"] if thread else ["root"] if index < THREADS else []
+        await account.until_accepted(room, EVERYONE, *early, *texts, thread=thread)
+
+    calls = Counter(call["method"] for call in team.calls()[before:])
+    reading = calls.total() - calls["reactions.add"] - calls["reactions.get"]
+    assert reading <= 45, calls
+    assert not [call for call in team.calls() if call["error"] == "ratelimited"]
+
+
+async def test_a_live_message_does_not_wait_for_other_histories(account: Account) -> None:
+    team, ann, direct = account.team, account.ann, account.direct
+    await account.start()
+    team.say(direct, ann, "one")
+    await account.until_accepted(direct, ann, "one")
+    await account.stop()
+    for number in range(60):  # more than the calls of a minute
+        team.channel(f"other{number}", members=[ann])
+    await account.start()
+    await eventually(lambda: len(team.calls("conversations.history")) >= 30)
+    team.say(direct, ann, "two")
+    await account.until_accepted(direct, ann, "one", "two")
