@@ -121,7 +121,7 @@ async def test_a_token_of_the_environment_is_named_where_up_needs_it(
         (
             ("signal",),
             "No account of 'signal' can be added: `remoteclaw channel add` supports matrix, "
-            "telegram.",
+            "slack, telegram.",
         ),
         (("webhook",), "can't add an account of 'webhook': write [channels.webhook] in "),
         (("telegram", "--no-input"), "Say where the token is: --token-file FILE, or --token-env"),
