@@ -382,7 +382,7 @@ async def test_an_edit_takes_the_place_of_a_message_that_waits(stack: Stack, wor
 
 
 @pytest.mark.usefixtures("unlimited")
-@pytest.mark.thorough("history", "matrix")
+@pytest.mark.thorough("history", "matrix", "slack")  # Slack takes a message a second
 async def test_bursts_are_received_and_delivered_once_and_in_order(
     stack: Stack, world: World
 ) -> None:
