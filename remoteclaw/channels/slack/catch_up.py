@@ -4,6 +4,7 @@ A channel's history has no replies in threads, so each followed thread is read a
 thread whose first message is found. Calls are paced, and live events go on meanwhile.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -22,7 +23,9 @@ PAGE = 200
 FOLLOWED_S = 7 * 24 * 3600.0
 TYPES = "public_channel,private_channel,mpim,im"
 #: What Slack says of a place that the account can't read any more.
-GONE = ("channel_not_found", "not_in_channel", "thread_not_found", "missing_scope")
+GONE = ("channel_not_found", "not_in_channel", "thread_not_found")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -119,9 +122,9 @@ class CatchUp:
         try:
             page = await self._call(method, **about)
         except SlackRefused as refusal:
-            if refusal.error not in GONE:
-                raise
-            page, found.is_gone = {"messages": []}, True
+            page, found.is_gone = {"messages": []}, refusal.error in GONE
+            if not found.is_gone:  # the other sources are read all the same
+                log.warning("the history of %s is not read: %s", source, refusal)
         found.messages += page["messages"]
         found.next_page = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if found.next_page:

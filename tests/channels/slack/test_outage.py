@@ -55,3 +55,21 @@ async def test_a_live_message_does_not_wait_for_other_histories(account: Account
     await eventually(lambda: len(team.calls("conversations.history")) >= 30)
     team.say(direct, ann, "two")
     await account.until_accepted(direct, ann, "one", "two")
+
+
+async def test_a_history_that_slack_refuses_holds_up_no_other(account: Account) -> None:
+    team, ann, direct = account.team, account.ann, account.direct
+    await account.start()
+    await account.stop()
+    team.say(direct, ann, "one")
+    other = team.channel("other", members=[ann])
+    team.fault("conversations.history", "error", error="unheard_of", times=1)
+    await account.start()
+    await eventually(lambda: len(team.calls("conversations.history")) >= 3)
+    team.say(direct, ann, "two")
+
+    async def is_accepted() -> bool:
+        return "two" in await account.accepted(direct, ann)
+
+    await eventually(is_accepted)
+    assert other in [each["arguments"]["channel"] for each in team.calls("conversations.history")]
