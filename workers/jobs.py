@@ -8,6 +8,7 @@ logs every other job and treats it as nonexistent.
 import asyncio
 import logging
 import os
+import signal
 import zlib
 from typing import Any
 
@@ -82,6 +83,7 @@ class DrainJob(Job):
             self._func_name, self._instance, self._args, self._kwargs = call
             # Here, in the worker, so that a changed file is read once, not by each work-horse.
             settings.current()
+            _survive_second_sigterm()
         except Exception as error:  # noqa: BLE001 - the hash may hold anything
             self._refuse(f"it can't be read: {type(error).__name__}")
         self.description = (
@@ -100,6 +102,23 @@ class DrainJob(Job):
             JOB,
         )
         raise NoSuchJobError(f"job {self.id} is not a hint")
+
+
+def _survive_second_sigterm() -> None:
+    """Have this worker finish its turn also after a second SIGTERM.
+
+    RQ kills the work-horse then, but a supervisor sends SIGTERM also to a worker that is ending
+    because its host is drained. A second SIGINT, from a person's Ctrl-C, still kills it.
+    """
+    stop = signal.getsignal(signal.SIGTERM)
+    if not callable(stop) or getattr(stop, "__name__", "") != "request_stop":
+        return
+
+    def request_stop_once(number: int, frame: Any) -> None:
+        stop(number, frame)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    signal.signal(signal.SIGTERM, request_stop_once)
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -20,10 +20,12 @@ from remoteclaw.config.reload import CurrentConfig, load_and_keep
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
+from remoteclaw.session.launch import open_lifeline
 
 COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob --job-monitoring-interval 3600"
 STOCK_WORKER = "rq.Worker"
@@ -107,7 +109,9 @@ QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LAN
 DICT_CONFIG = logging_config()
 
 if _is_worker():
-    announce(REDIS_URL, QUEUES)
+    open_lifeline(home)
+    wait_while_drained(REDIS_URL, home.host_id)
+    announce(REDIS_URL, QUEUES, home.host_id)
 
 # The objects loaded so far live as long as the worker. Frozen, the garbage collector does not write
 # to their memory pages, which stay shared with every work-horse.

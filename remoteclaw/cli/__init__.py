@@ -18,6 +18,7 @@ from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters, replies
+from remoteclaw.cli.drain import drain
 from remoteclaw.cli.error_line import ErrorLineGroup
 from remoteclaw.cli.memory import memory
 from remoteclaw.cli.open import open_page
@@ -62,7 +63,7 @@ SECTIONS = {
     ),
     "Settings and Rights": (config, agents, memory, channel, pairing, policy, token, audit),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
-    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp, service),
+    "Parts of a Fleet": (worker, gateway, sweep, drain, dashboard, mcp, service),
 }
 for title, commands in SECTIONS.items():
     main.add_section(title, commands)

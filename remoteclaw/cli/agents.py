@@ -1,19 +1,22 @@
-"""The command `agents`."""
+"""The commands `agents` and `agents end`."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load
+from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import complain, echo, json_option, print_list
+from remoteclaw.errors import RemoteClawError
 
 if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
     from remoteclaw.up.agents import InstalledCli
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @json_option
-def agents(as_json: bool) -> None:
+@click.pass_context
+def agents(context: click.Context, as_json: bool) -> None:
     """List the agent CLIs that are installed here or configured.
 
     STEER is whether messages can join a running turn. ASIDE is how other messages are answered
@@ -21,6 +24,8 @@ def agents(as_json: bool) -> None:
     wait. COST is whether the CLI reports the cost of a turn. DENIED is whether it learns why a
     permission was denied. RESUMES is how a new process continues a conversation.
     """
+    if context.invoked_subcommand:
+        return
     from remoteclaw.up.agents import (
         fallbacks_problem,
         installed_clis,
@@ -52,6 +57,36 @@ def agents(as_json: bool) -> None:
             complain(f"{name}: {problem}.")
         if openings := openings_of(home, name, agent):
             complain(f"{name}: {openings}.")
+
+
+@agents.command("end")
+@click.argument("session", required=False)
+@click.option("--all", "ends_all", is_flag=True, help="All warm agents of this host.")
+def end(session: str | None, ends_all: bool) -> None:
+    """End the warm agent of SESSION on this host, which frees its memory.
+
+    The next message starts it again, with its conversation. An agent that works is not ended.
+    """
+    if bool(session) == ends_all:
+        raise click.UsageError("Name a session, or give --all.")
+    from remoteclaw.holder.runs import end_warm_agents
+
+    home, _ = load()
+    path = None
+    if session:
+
+        async def find(fleet: "Fleet") -> str | None:
+            return (await fleet.sessions.named(session)).agent_path
+
+        path = on_fleet(find)
+        if path is None:
+            raise RemoteClawError(f"No agent of {session} runs.")
+    count = end_warm_agents(home.runs, path)
+    if session and not count:
+        raise RemoteClawError(
+            f"The agent of {session} is not warm on this host: it works or is gone."
+        )
+    echo(f"{count} warm {'agent' if count == 1 else 'agents'} ended.")
 
 
 def _to_json(cli: "InstalledCli") -> dict[str, Any]:

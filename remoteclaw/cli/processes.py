@@ -31,13 +31,20 @@ def shutdown_event() -> "asyncio.Event":
 
 @click.command()
 @click.option("--people-only", is_flag=True, help="Run only what people send, no background work.")
-def worker(people_only: bool) -> None:
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Start it again whenever it ends, and let its turn finish also if this process is killed.",
+)
+def worker(people_only: bool, restart: bool) -> None:
     """Run one worker.
 
-    Prints an `rq worker` command and runs it in place of this process.
+    Prints an `rq worker` command and runs it in place of this process, or, with --restart, in a
+    session of its own.
     """
     from remoteclaw.fleet.workers import PEOPLE_ONLY
     from remoteclaw.host.process import exec_program
+    from remoteclaw.host.restarting import run_again_and_again
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import worker_command
 
@@ -49,7 +56,10 @@ def worker(people_only: bool) -> None:
     echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
-    exec_program(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
+    env |= {PEOPLE_ONLY: "1"} if people_only else {}
+    if restart:
+        run_again_and_again(command, env)
+    exec_program(command, env)
 
 
 def check_redis() -> None:

@@ -48,6 +48,8 @@ def _print(fleet: Mapping[str, Any]) -> None:
     echo(f"gateway   {fleet['gateway'] or without}")
     if "sweeper" in problems:
         echo("sweeper   none, so a dead worker's messages wait: run `remoteclaw sweep`")
+    if "drained" in problems:
+        echo(f"drained   {problems['drained']}")
     for adapter in fleet["adapters"]:
         if not adapter["account"].startswith("web/"):  # gateways deliver for the page
             echo(f"channel   {one_line(adapter['line'])}")

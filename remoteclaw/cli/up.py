@@ -16,7 +16,7 @@ from remoteclaw.cli.chat import HINT, chat_with, run_until_signal
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.open import page_link
 from remoteclaw.cli.output import echo, echo_wrapped
-from remoteclaw.cli.processes import shutdown_event
+from remoteclaw.clock import format_duration
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.host.terminal import one_line
 
@@ -147,6 +147,8 @@ async def _up(
     project: Path | None,
     with_chat: bool,
 ) -> None:
+    import asyncio
+
     from remoteclaw.channels.web.settings import own_name
     from remoteclaw.config.identity import check_identities
     from remoteclaw.holder.runs import terminal_runs
@@ -165,7 +167,8 @@ async def _up(
     if problem := hooks_problem(config.hooks):  # else each worker would end at its start
         raise ConfigError(problem)
     check_identities(home, config.agents)
-    shutdown = shutdown_event()
+    shutdown, ends_at_once = asyncio.Event(), asyncio.Event()
+    _set_on_signals(shutdown, ends_at_once)
     echo_wrapped(f"RemoteClaw {__version__}, state in {home.path}")
     for label, text in introduction(home, agent, config.agents[agent]):
         _print_row(label, text)
@@ -202,14 +205,56 @@ async def _up(
             from remoteclaw.chat.app import ChatTarget
 
             await _chat(chat_with(home, ChatTarget(agent=agent)), shutdown)
+            _set_on_signals(shutdown, ends_at_once)  # the chat has replaced a handler by its own
         else:
             echo("There is no chat here: use the page, or `remoteclaw chat` in a terminal.")
             await shutdown.wait()
+        if shutdown.is_set() and not ends_at_once.is_set():
+            await _finish_turns(supervisor, config, ends_at_once)
         parked = ""
         if count := len(terminal_runs(home.runs)):
             parked = f"{count} open terminal{'s' * (count > 1)} can be opened again. "
         with contextlib.suppress(OSError):  # the terminal may have been closed
             echo_wrapped(f"Leaving. {parked}Unfinished work continues at the next start.")
+
+
+def _set_on_signals(shutdown: "asyncio.Event", ends_at_once: "asyncio.Event") -> None:
+    """Have signals set `shutdown`, and also `ends_at_once` for an end without the running turns.
+
+    SIGTERM, from a supervisor, lets them finish; Ctrl-C, a closed terminal and a second SIGTERM
+    don't.
+    """
+    import asyncio
+
+    def end(number: signal.Signals) -> None:
+        if number is not signal.SIGTERM or shutdown.is_set():
+            ends_at_once.set()
+        shutdown.set()
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
+
+
+async def _finish_turns(
+    supervisor: "Supervisor", config: "Config", ends_at_once: "asyncio.Event"
+) -> None:
+    """Wait for the running turns after SIGTERM, at most `[fleet] stop_s`."""
+    import asyncio
+
+    if not config.fleet.stop_s or not (count := await supervisor.busy()):
+        return
+    turns = "1 turn runs" if count == 1 else f"{count} turns run"
+    with contextlib.suppress(OSError):
+        echo_wrapped(
+            f"{turns}: `up` ends after that, in {format_duration(int(config.fleet.stop_s * 1000))} "
+            "at most, or at once with Ctrl-C or a second SIGTERM."
+        )
+        sys.stdout.flush()
+    finishing = asyncio.create_task(supervisor.finish_turns())
+    leaving = asyncio.create_task(ends_at_once.wait())
+    await asyncio.wait((finishing, leaving), return_when=asyncio.FIRST_COMPLETED)
+    for task in (finishing, leaving):
+        task.cancel()
 
 
 def _print_row(label: str, text: str) -> None:
@@ -229,5 +274,3 @@ async def _chat(chat: "Chat", shutdown: "asyncio.Event") -> None:
     chatting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await chatting
-    # The chat has replaced this handler by its own.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, shutdown.set)

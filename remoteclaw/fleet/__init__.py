@@ -13,6 +13,7 @@ from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.budgets.budgets import Budgets
 from remoteclaw.fleet.chats import Chats
 from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.drains import Drains
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.identities import Identities
 from remoteclaw.fleet.inbox import Inbox
@@ -65,6 +66,7 @@ class Fleet:
     leases: Leases
     logins: Logins
     dead_letters: DeadLetters
+    drains: Drains
     calls: ToolCalls
     chats: Chats
     gateways: Gateways
@@ -123,6 +125,7 @@ class Fleet:
             inbound=Inbound(scripts, waker),
             inbox=Inbox(scripts),
             dead_letters=DeadLetters(scripts, waker),
+            drains=Drains(scripts),
             calls=calls,
             chats=Chats(scripts),
             gateways=Gateways(scripts),

@@ -107,6 +107,8 @@ PAIRING = "rc:pairing"
 TERMINALS = "rc:terminals"
 #: Channel: announces the id of each session whose terminal has changed.
 TERMINAL_UPDATES = "rc:terminal-updates"
+#: Hash: the drained hosts, whose workers take no more work, by id: since when (ms).
+DRAINED = "rc:drained"
 #: RQ's own sets of all workers and of all queues.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,11 @@ class WorkerView:
         return bool(self.boot)
 
     @property
+    def host_id(self) -> str:
+        """The id of the worker's state directory; empty for a worker that serves no host."""
+        return next((queue.partition("@")[2] for queue in self.queues if "@" in queue), "")
+
+    @property
     def problem(self) -> str:
         """The problem of the worker and its remedy; empty if there is no problem."""
         if self.is_ours:
@@ -100,10 +106,21 @@ def _process_of(beat: bytes | None) -> str:
     return text if text.startswith("pid ") and text.count(" ") == 3 else ""
 
 
-def announce(url: str, queues: Sequence[str]) -> None:
+def is_ending() -> bool:
+    """Whether RQ's worker in this process was asked to end, and waits for its work-horse.
+
+    RQ replaces its handler of SIGTERM then, and `workers.jobs` ignores the signal.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    return handler is signal.SIG_IGN or getattr(handler, "__name__", "") == "request_force_stop"
+
+
+def announce(url: str, queues: Sequence[str], host_id: str) -> None:
     """Start a thread that announces every `BEAT_S` that this worker lives and serves `queues`.
 
     RQ's own heartbeat comes every seven minutes; the loss of a host must be noticed in seconds.
+    A worker that is ending serves no queue any more. One whose host is drained ends itself, as at
+    SIGTERM: its turn is finished first.
     """
     client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     # A fork during this thread's name lookup would leave the resolver's lock locked in the
@@ -112,15 +129,20 @@ def announce(url: str, queues: Sequence[str]) -> None:
     os.register_at_fork(
         before=beating.acquire, after_in_parent=beating.release, after_in_child=beating.release
     )
-    names = [keys.worker(socket.gethostname(), os.getpid())]
-    names += [keys.host(queue) for queue in queues if "@" in queue]
+    own = keys.worker(socket.gethostname(), os.getpid())
+    served = [keys.host(queue) for queue in queues if "@" in queue]
     process = identity()
 
     def beat() -> None:
         pipeline = client.pipeline(transaction=False)
-        for name in names:
+        for name in [own] if is_ending() else [own, *served]:
             pipeline.set(name, process, px=int(GONE_S * 1000))
-        pipeline.execute()
+        pipeline.hexists(keys.DRAINED, host_id)
+        is_drained = pipeline.execute()[-1]
+        if is_drained:
+            client.delete(*served)
+            if not is_ending():
+                os.kill(os.getpid(), signal.SIGTERM)
 
     def beat_for_ever() -> None:
         ended = threading.Event()

@@ -36,7 +36,9 @@ class HolderLaunch:
     key: str
     """The secret with which clients attach."""
     lifeline: str = ""
-    """The path of a FIFO; the parked agent ends when its writer is gone. Empty for no lifeline."""
+    """The path of a FIFO; the parked agent ends `leave_s` after its last writer is gone. Empty for
+    no lifeline."""
+    leave_s: float = 0.0
 
     @property
     def socket_path(self) -> Path:
@@ -180,6 +182,7 @@ class HolderClient(HolderConnection):
 def _launch_data(launch: HolderLaunch, epoch: int, deadline: float) -> bytes:
     """Return the body of START."""
     fields = [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
-    fields += [launch.cwd, str(epoch), str(deadline), str(len(launch.argv)), *launch.argv]
+    fields += [str(launch.leave_s), launch.cwd, str(epoch), str(deadline)]
+    fields += [str(len(launch.argv)), *launch.argv]
     fields += [f"{name}={value}" for name, value in launch.env.items()]
     return encode_fields(fields)

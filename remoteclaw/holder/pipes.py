@@ -2,7 +2,8 @@
 
 This module runs in the holder's process only (`program.py`).
 The holder ends the CLI's tree when the deadline passes without a beat, when a client's connection
-ends without PARK, and, while the CLI is parked, when the writer of the lifeline is gone.
+ends without PARK, and, while the CLI is parked, some time after the last writer of the lifeline is
+gone.
 
 The protocol, version 1:
 
@@ -92,7 +93,7 @@ class PipesHolder(Holder):
         for readable in (self.wake_read, self.listener, *(peer.sock for peer in peers)):
             poll.register(readable, select.POLLIN)
         if not self.attached:
-            if self.lifeline is not None:
+            if self.lifeline is not None and self.lifeless_since is None:
                 poll.register(self.lifeline, 0)  # POLLHUP is always reported
             poll.register(self.stdout, select.POLLIN)
             poll.register(self.stderr, select.POLLIN)
@@ -192,7 +193,7 @@ class PipesHolder(Holder):
             self.end()
 
     def check_lifeline(self):
-        """End a parked CLI if the writer of the lifeline is gone.
+        """End a parked CLI if the lifeline has had no writer for `leave_s`.
 
         An attached CLI ends with its client, which ends with that writer. If the CLI ended first,
         the client would tell the person that the agent has died.
@@ -200,10 +201,13 @@ class PipesHolder(Holder):
         if self.lifeline is None:
             return
         try:
-            if not os.read(self.lifeline, 1):
-                self.end()
+            os.read(self.lifeline, 1)
         except BlockingIOError:
-            pass
+            self.lifeless_since = None
+            return
+        self.lifeless_since = self.lifeless_since or now()
+        if now() >= self.lifeless_since + self.leave_s:
+            self.end()
 
     def end(self, client=None, message=b"ENDED\n"):
         """End the CLI's tree, send `client` a last message, and exit."""

@@ -136,11 +136,12 @@ class Holder:
     """The base class of both modes: one CLI with its process tree, until their end."""
 
     def __init__(self, starter, fields):
-        key, path, run_dir, lifeline, cwd, epoch, deadline, argc, *rest = fields
+        key, path, run_dir, lifeline, leave_s, cwd, epoch, deadline, argc, *rest = fields
         self.key, self.path, self.run_dir = key, path, run_dir
         self.epoch, self.deadline = int(epoch), float(deadline)
         self.attached, self.strangers = starter, []
-        self.lifeline = self.open_lifeline(lifeline)
+        self.lifeline, self.leave_s = self.open_lifeline(lifeline), float(leave_s)
+        self.lifeless_since = None
         self.listener = self.listen()
         self.wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(wake_write)

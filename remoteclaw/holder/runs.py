@@ -193,6 +193,19 @@ def warm_agents(runs: Path) -> Sequence[WarmAgent]:
     return agents
 
 
+def end_warm_agents(runs: Path, path: str | None = None) -> int:
+    """End the warm agents of this host, or only the one of the holder at `path`.
+
+    Return their number. An agent at work never ends.
+    """
+    ended = 0
+    for _, run in sorted(_parked(runs) if runs.is_dir() else ()):
+        if path in (None, str(run / "holder.sock")) and has_holder(run):
+            _end_if_parked(run)
+            ended += not has_holder(run)
+    return ended
+
+
 def _memory_bytes(root: int) -> int:
     """Return the unshared memory of a process and its descendants; 0 if it can't be read."""
     pages, queue = 0, [root]

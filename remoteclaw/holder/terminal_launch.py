@@ -45,7 +45,7 @@ def start_body(launch: TerminalLaunch, deadline: float) -> bytes:
     """Return the body of START; raises `LaunchFailed` if a field contains a NUL."""
     fields = [str(launch.ended), str(launch.cols), str(launch.rows), str(launch.idle_s)]
     fields += [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
-    fields += [launch.cwd, "0", str(deadline), str(len(launch.argv)), *launch.argv]
+    fields += ["0", launch.cwd, "0", str(deadline), str(len(launch.argv)), *launch.argv]
     fields += [f"{name}={value}" for name, value in _environment(launch).items()]
     return encode_fields(fields)
 

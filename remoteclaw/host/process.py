@@ -1,4 +1,4 @@
-"""Processes: the only module, besides the holder, that starts, signals and kills them."""
+"""Processes: only this module, `restarting` and the holder start, signal and kill them."""
 
 import asyncio
 import contextlib

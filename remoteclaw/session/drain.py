@@ -76,6 +76,7 @@ class Drain:
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
         if lease is None:
             return
+        lease.is_leaving = self._is_leaving
         try:
             config = await self._fleet.chats.config_of(self._config, lease.session)
             bridge = open_bridge(self._fleet.blobs, lease, config, self._home, self._hooks)

@@ -1,6 +1,7 @@
 """The launch of an agent: its run directory, its command line and its holder."""
 
 import asyncio
+import contextlib
 import os
 import secrets
 import shutil
@@ -20,8 +21,24 @@ from remoteclaw.runtimes import create_cli_runtime
 
 #: The environment variable by which the agents of `up`'s workers are bound to `up`.
 LIFELINE = "REMOTECLAW_LIFELINE"
-#: The prefix of these agents' run directories; `up` waits for these agents when it ends.
+#: The environment variable by which the warm agents of all other workers end with the last of them.
+OF_WORKERS = "REMOTECLAW_WORKERS_LIFELINE"
+#: The prefix of the run directories of the agents of `up`, which waits for them when it ends.
 UP_PREFIX = "up"
+
+
+def open_lifeline(home: Home) -> None:
+    """Bind the warm agents that this worker leaves to the workers of this state directory.
+
+    The FIFO stays open until this process and its work-horses have ended. `up` has its own.
+    """
+    if os.environ.get(LIFELINE):
+        return
+    path = home.sockets / "workers"
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.environ[OF_WORKERS] = str(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +67,10 @@ async def launch_agent(
     `deadline` returns the time, on `boottime()`, until which the holder keeps it without a beat.
     Raises `AgentUnavailable`.
     """
-    lifeline = os.environ.get(LIFELINE, "")
-    name = run_name(UP_PREFIX if lifeline else "")
+    lifeline, prefix, leave_s = os.environ.get(LIFELINE, ""), UP_PREFIX, 0.0
+    if not lifeline:
+        lifeline, prefix, leave_s = os.environ.get(OF_WORKERS, ""), "", budget.leave_s
+    name = run_name(prefix)
     try:
         run_dir = await asyncio.to_thread(_make_run_dir, home.runs, name, budget)
     except (StateDirectoryError, OSError) as error:
@@ -71,6 +90,7 @@ async def launch_agent(
             run_dir=run_dir,
             key=key,
             lifeline=lifeline,
+            leave_s=leave_s,
         )
         holder = await HolderClient.start(holder_launch, epoch=epoch, deadline=deadline())
     except Exception as error:

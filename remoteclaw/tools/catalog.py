@@ -12,6 +12,7 @@ from remoteclaw.tools import (
     config,
     cron,
     fleet,
+    hosts,
     memory,
     messages,
     outcomes,
@@ -29,6 +30,7 @@ METHODS: Mapping[str, Method] = {
     for method in (
         *sessions.METHODS,
         *fleet.METHODS,
+        *hosts.METHODS,
         *tasks.METHODS,
         *messages.METHODS,
         *cron.METHODS,

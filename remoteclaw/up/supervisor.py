@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -113,6 +114,8 @@ class Supervisor:
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
         self._is_ready = asyncio.Event()
+        self._is_finishing = False
+        """Whether workers that end are not started again."""
 
     def begin(self) -> None:
         """Fork the fork server before the event loop is created, which shortens the start."""
@@ -137,6 +140,7 @@ class Supervisor:
                 # A killed gateway's entry would be mistaken for that of the new one.
                 address = url_of(sockets[0])
                 await self.fleet.gateways.withdraw(self._home.host_id, address)
+                await self.fleet.drains.undo(self._home.host_id)
                 async with asyncio.TaskGroup() as tasks:
                     duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
                     try:
@@ -246,7 +250,7 @@ class Supervisor:
             self._workers[number] = process
             return await process.wait()
 
-        await _keep(f"worker {number + 1}", run)
+        await _keep(f"worker {number + 1}", run, until=lambda: self._is_finishing)
 
     async def _keep_gateway(self, sockets: Sequence[socket.socket]) -> None:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
@@ -296,6 +300,28 @@ class Supervisor:
 
     # -- ending --------------------------------------------------------------------------------
 
+    async def busy(self) -> int:
+        """Return the number of workers of this `up` that run a turn."""
+        pids = {process.pid for process in self._workers.values()}
+        try:
+            views = await self.fleet.workers.list()
+        except (RedisUnavailable, RedisRefused):
+            return 0
+        return sum(view.pid in pids and view.state == "busy" for view in views)
+
+    async def finish_turns(self) -> None:
+        """End the workers as their turns end, while everything else goes on.
+
+        Return after `[fleet] stop_s` with the turns that still run.
+        """
+        self._is_finishing = True
+        for worker in self._workers.values():
+            with contextlib.suppress(ProcessLookupError):
+                worker.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.fleet.stop_s):
+                await asyncio.gather(*(worker.wait() for worker in self._workers.values()))
+
     async def _end(self) -> None:
         """End workers and gateway, then agents, and then Redis, which keeps unfinished turns."""
         stopping = [stop(worker, grace_s=GRACE_S) for worker in self._workers.values()]
@@ -328,8 +354,13 @@ def _require_running(name: str, process: ForkedProcess | None, log_file: Path) -
     raise RemoteClawError(f"A {name} ended at its start: {reason}")
 
 
-async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Call `run`, which runs a process to its end, again and again.
+async def _keep(
+    name: str,
+    run: Callable[[], Coroutine[Any, Any, int]],
+    *,
+    until: Callable[[], bool] = lambda: False,
+) -> None:
+    """Call `run`, which runs a process to its end, again and again, until `until()` is true.
 
     The pauses grow while the process ends early.
     """
@@ -337,6 +368,8 @@ async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
     while True:
         since = boottime()
         status = await run()
+        if until():
+            return
         failures = 0 if boottime() - since > STABLE_S else failures + 1
         pause = RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)]
         log.error("%s ended with status %d and is started again in %g s", name, status, pause)

@@ -12,7 +12,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.holder.runs import remove_dead_runs
+from remoteclaw.holder.runs import end_warm_agents, remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals, remove_old_files
 
@@ -45,6 +45,8 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             await end_unknown_terminals(fleet.terminals, home.runs)
             await remove_old_files(home.terminals, fleet.terminals.is_open)
             await fleet.workers.clear_dead(is_alive)
+            if home.host_id in await fleet.drains.hosts():
+                await asyncio.to_thread(end_warm_agents, home.runs)
             if budgets != (now := current().budgets):
                 await fleet.budgets.wake_all()
                 budgets = now

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -320,6 +321,21 @@ async def test_the_process_tree_ends_when_the_lifeline_closes(directory: Path) -
     os.close(keeper)
 
     await until_dead(processes)
+
+
+async def test_a_parked_program_outlives_its_lifeline_for_a_while(directory: Path) -> None:
+    """Workers of a host may be restarted one after the other, and all at once."""
+    os.mkfifo(directory / "lifeline")
+    keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
+    data = replace(launch(directory, "/bin/cat", lifeline=str(directory / "lifeline")), leave_s=FAR)
+    holder = await HolderClient.start(data, epoch=1, deadline=boottime() + FAR)
+    await holder.park(epoch=1, warm_s=3600, state=b"")
+
+    os.close(keeper)
+
+    attached = await attach(holder)
+    assert attached
+    await attached.end()
 
 
 async def test_an_attached_program_ends_with_its_client_and_not_with_the_lifeline(

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a worker of a drained host that goes on taking work",
+        before="os.kill(os.getpid(), signal.SIGTERM)",
+        after="pass",
+        test="test_a_drained_host_finishes_its_turns_and_others_take_the_rest",
+    ),
+    Mutant(
         "a chat that the table of its server does not limit",
         before="return config.knowing(session.place, facts.within)",
         after="return config",

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an `up` that cuts off its turns at SIGTERM",
+        before="await asyncio.gather(*(worker.wait() for worker in self._workers.values()))",
+        after="pass",
+        test="test_up_finishes_its_turns_after_sigterm",
+    ),
+    Mutant(
         "files of the user that allow more and that doctor doesn't name",
         before='if openings else ""',
         after='if False else ""',

@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a turn that a second SIGTERM cuts off",
+        before="signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        after="pass",
+        test="test_a_second_sigterm_does_not_cut_off_a_turn",
+    ),
+    Mutant(
         "a work-horse that outlives its worker",
         before="die_with_parent(settings.WORKER_PID)",
         after="pass",

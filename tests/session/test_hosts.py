@@ -1,30 +1,13 @@
 """Two hosts on one Redis: a session stays with its warm agent's host until that host is lost."""
 
-import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import CONTEXT_LOST
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
-
-
-@pytest.fixture
-async def other(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
-    """A second host, with its own state directory and workers, on the Redis of the first one."""
-    other = Stack(Home(directory / "other").create())
-    other.redis, other.fleet = stack.redis, stack.fleet
-    os.mkfifo(other.lifeline)
-    other.open_lifeline()
-    other.configure()
-    yield other
-    await other.end_processes()
 
 
 async def served_by(stack: Stack, accepted: Accepted) -> str:

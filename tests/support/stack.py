@@ -188,6 +188,10 @@ class Stack:
         await eventually(is_ready)
         return worker
 
+    def start_waiting_worker(self) -> Process:
+        """Start a stock `rq worker` of a drained host, which is not ready before that is undone."""
+        return self._start(worker_command(), self.home.logs / f"worker-{len(self.workers)}.log")
+
     @contextlib.asynccontextmanager
     async def swept(self) -> AsyncIterator[None]:
         """Run a sweeper that releases the sessions of dead owners at once; end terminals later."""

@@ -26,6 +26,7 @@ def env(home: Home, **more: str) -> dict[str, str]:
         "PATH": f"{directory}:/usr/bin:/bin",
         "REMOTECLAW_HOME": str(home.path),
         "REMOTECLAW__FLEET__WORKERS": "1",
+        "REMOTECLAW__FLEET__STOP_S": "0",  # tests end `up` in the middle of turns
         "REMOTECLAW__GATEWAY__PORT": "0",
         "REMOTECLAW__TERMINALS__MAX_LOAD": "0",  # tests keep the machine busy
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bridges import script
 from tests.support.command import ROOT
 from tests.support.processes import children
-from tests.support.stack import Stack
+from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
 
 HONCHO = [sys.executable, "-m", "honcho", "-f", "Procfile", "start"]
@@ -55,3 +56,22 @@ async def test_a_fleet_under_honcho_outlives_a_redis_that_takes_no_writes(
     await eventually(next_worker)
     assert await stack.ask("hello again")
     assert len(list(children(honcho.pid))) >= 4
+
+
+async def test_a_turn_outlives_honcho_which_kills_its_processes_after_five_seconds(
+    stack: Stack, honcho: "subprocess.Popen[bytes]", directory: Path
+) -> None:
+    go = directory / "go"
+    body = f"turn(); say(type='text', text='slow')\nwhile not os.path.exists({str(go)!r}):\n"
+    body += "    time.sleep(0.005)\nsay(type='done')"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    accepted = await stack.append("hello")
+    await stack.reached(accepted, "output")
+
+    honcho.send_signal(signal.SIGTERM)
+    assert honcho.wait(HANG_S) is not None
+    go.touch()
+
+    assert said(await stack.outcome(accepted)) == "slow"
+    steps = (await stack.outcome_so_far(accepted)).steps
+    assert {step.attempt for step in steps if step.attempt} == {1}

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from remoteclaw.config.model.section import MAX_NUMBER, WITH_WORKERS, Section, zone_name
+from remoteclaw.config.model.section import MAX_NUMBER, MAX_S, WITH_WORKERS, Section, zone_name
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
@@ -25,6 +25,12 @@ class FleetConfig(Section):
     linger_s: Annotated[float, BY_PEOPLE] = Field(default=2, ge=0, le=30)
     """Seconds that a worker waits after a turn for the session's next message. It doesn't wait
     while another session waits for a worker."""
+    stop_s: Annotated[float, WITH_UP] = Field(default=600, ge=0, le=MAX_S)
+    """Seconds for which a host that is stopped lets its running turns go on, when `remoteclaw up`
+    gets SIGTERM. A turn that takes longer continues at the next start."""
+    leave_s: Annotated[float, BY_PEOPLE] = Field(default=15, ge=0, le=MAX_S)
+    """Seconds after the last worker of a host has ended at which its warm agents end. Those of
+    `remoteclaw up` end with it."""
     max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1, le=MAX_NUMBER)
     """The maximum number of agent processes on a host, both running turns and warm. To start
     another one, the agent that has been idle longest is ended, never one that runs a turn."""

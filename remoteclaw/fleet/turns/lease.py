@@ -304,7 +304,10 @@ class Lease(LeasedSession):
         return "nothing"
 
     async def wait_until_needed(self) -> None:
-        """Return once another session's hint is waiting, and no idle worker has taken it."""
+        """Return once another session's hint is waiting, and no idle worker has taken it.
+
+        Return also once this worker is asked to end.
+        """
         last_hint: Any = None
         while True:
             try:
@@ -312,7 +315,7 @@ class Lease(LeasedSession):
                     async with asyncio.timeout(LISTEN_S):
                         newest: Any = await self.scripts.client.xrevrange(keys.WAKE, count=1)
                     last_hint = newest[0][0] if newest else b"0"
-                if await self._has_hints_of_others():
+                if await self.is_leaving() or await self._has_hints_of_others():
                     return
                 hints: Any = await self.scripts.client.xread(
                     {keys.WAKE: last_hint}, count=1, block=BLOCK_MS

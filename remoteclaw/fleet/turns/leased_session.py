@@ -3,7 +3,7 @@
 The parts of a turn share it: what begins, moves, reports and ends it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,11 @@ from remoteclaw.protocols import Conversation
 #: The fractions of the lease after which the owner stops itself, and the holder kills the agent:
 #: the owner stops first, and both act before another worker can acquire the lease.
 STOP_FRACTION, KILL_FRACTION = 0.8, 0.9
+
+
+async def never() -> bool:
+    """Return False, for a process that no RQ worker has started."""
+    return False
 
 
 @dataclass(slots=True)
@@ -45,6 +50,8 @@ class LeasedSession:
     """The same time on Redis' clock, in milliseconds."""
     scripts: Scripts
     waker: Waker
+    is_leaving: Callable[[], Awaitable[bool]] = never
+    """Whether this worker is asked to end."""
     newest_read: str = "0-0"
     """The id of the newest entry that `entries()` has read."""
     prefetched_entries: list[RawEntry] | None = None

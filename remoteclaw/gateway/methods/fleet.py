@@ -71,10 +71,10 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
             *_adapter_problems(adapters),
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
-        workers=tuple(_worker(view, busy) for view in workers),
+        workers=tuple(worker_of(view, busy) for view in workers),
         gateway=await fleet.gateways.address(call.home.host_id),
         busy_sessions=count,
-        sessions=await _busy_sessions(fleet, busy),
+        sessions=await busy_sessions(fleet, busy),
         agents=await _warm_agents(fleet, call.home),
         adapters=tuple(_adapter(state) for state in adapters),
         dead_letters=await fleet.dead_letters.count(),
@@ -85,7 +85,8 @@ async def _general_problems(call: Call) -> Sequence[contract.Problem]:
     config = watched.problem if (watched := call.watched_config) else None
     memory = (await call.fleet.scripts.memory()).problem
     sweeper = None if await call.fleet.workers.has_sweeper() else NO_SWEEPER
-    problems = {"configuration": config, "redis": memory, "sweeper": sweeper}
+    drained = await call.fleet.drains.problem(call.home.host_id)
+    problems = {"configuration": config, "redis": memory, "sweeper": sweeper, "drained": drained}
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 
@@ -119,7 +120,8 @@ def _served_lanes(view: WorkerView) -> tuple[str, ...]:
     return tuple(lane for lane in keys.LANES if lane in queues)
 
 
-def _worker(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
+def worker_of(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
+    """Return a worker as operators see it, with the one of the `busy` sessions that it serves."""
     sid = view.session
     session = next((each for each in busy if sid and each.sid.startswith(sid)), None)
     return contract.Worker.of(
@@ -136,9 +138,10 @@ def _state_of(view: SessionView) -> Literal["scheduled", "running", "terminal"]:
     return "running" if view.status == "running" else "scheduled"
 
 
-async def _busy_sessions(
+async def busy_sessions(
     fleet: Fleet, busy: Sequence[SessionView]
 ) -> tuple[contract.SessionAtWork, ...]:
+    """Return sessions with work as operators see them."""
     waiting_since = await fleet.sessions.waiting_since(busy)
     return tuple(
         contract.SessionAtWork.of(

@@ -1,0 +1,80 @@
+"""The command `drain`."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from remoteclaw.cli.access import call_method
+from remoteclaw.cli.output import echo, echo_json, json_option, short_id
+from remoteclaw.clock import boottime, format_duration, now_ms
+from remoteclaw.host.terminal import one_line
+
+#: The interval at which a drained host is looked at, in seconds.
+LOOK_S = 1.0
+
+
+@click.command()
+@click.option("--host", metavar="NAME", help="Another host: its name, or the start of its id.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Wait no longer.")
+@click.option("--undo", is_flag=True, help="Let the host take work again.")
+@json_option
+def drain(host: str | None, timeout: float | None, undo: bool, as_json: bool) -> None:
+    """Finish the turns of this host, and take no more work.
+
+    Prints what it waits for. Messages go to other hosts; without any, they wait. Workers that a
+    supervisor starts again wait, too, until `drain --undo` or a start of `remoteclaw up`.
+
+    Exit status: 0 no turn runs here, 1 some still run after --timeout.
+    """
+    method = "hosts.resume" if undo else "hosts.drain"
+    state = call_method(method, **({"host": host} if host else {}))
+    if undo:
+        if as_json:
+            echo_json(state)
+        else:
+            echo(f"{one_line(state['host'])} takes work again.")
+        return
+    until, shown = boottime() + (timeout or 0.0), ""
+    while state["workers"] or state["turns"]:
+        if not as_json and (lines := "\n".join(_waits_for(state))) != shown:
+            shown = lines
+            echo(lines)
+            sys.stdout.flush()
+        if timeout is not None and boottime() >= until:
+            break
+        time.sleep(LOOK_S)
+        state = call_method(method, **({"host": host} if host else {}))
+    is_over = not state["workers"] and not state["turns"]
+    if as_json:
+        echo_json(state)
+    else:
+        _print_end(state, is_over=is_over)
+    sys.exit(0 if is_over else 1)
+
+
+def _waits_for(state: Mapping[str, Any]) -> Iterator[str]:
+    for turn in state["turns"]:
+        since = f" for {format_duration(now_ms() - turn['sinceMs'])}" if turn["sinceMs"] else ""
+        name = turn["label"] or turn["title"] or ""
+        yield f"waits for {turn['agent']} in {short_id(turn['key'])}{since}: {one_line(name)[:60]}"
+    if not state["turns"]:
+        count = len(state["workers"])
+        yield f"waits for {count} {'worker' if count == 1 else 'workers'} to end"
+
+
+def _print_end(state: Mapping[str, Any], *, is_over: bool) -> None:
+    host = one_line(state["host"])
+    if is_over:
+        echo(f"{host} is drained: no turn runs there. `remoteclaw drain --undo` undoes it.")
+    else:
+        count = len(state["turns"])
+        echo(
+            f"{host} takes no more work, but {count} {'turn runs' if count == 1 else 'turns run'}."
+        )
+    for each in state["terminals"]:
+        by = one_line(each["openedBy"])
+        watched = f", {each['viewers']} watching" if each["viewers"] else ""
+        echo(f"open terminal: {short_id(each['sessionKey'])}, opened by {by}{watched}")

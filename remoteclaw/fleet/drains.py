@@ -1,0 +1,73 @@
+"""Drained hosts: their workers finish their turns and take no more work, until that is undone.
+
+The workers see the mark in Redis with their next beat (`workers.announce()`), and a worker that a
+supervisor starts again waits before it takes anything.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import COMMAND_S, Scripts
+
+#: The interval at which a worker of a drained host looks whether that is undone, in seconds.
+LOOK_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Drains:
+    """The drained hosts of a fleet."""
+
+    _scripts: Scripts
+
+    async def drain(self, host_id: str) -> None:
+        """Drain a host; one that is drained stays so since its first time.
+
+        Hints for its agents go to any host from now on.
+        """
+        now_ms = await self._scripts.now_ms()
+        await self._scripts.run_pipeline(
+            lambda ask: [
+                ask.hsetnx(keys.DRAINED, host_id, now_ms),
+                *(ask.delete(keys.host(keys.lane_on(lane, host_id))) for lane in keys.LANES),
+            ]
+        )
+
+    async def undo(self, host_id: str) -> None:
+        """Let the workers of a host take work again."""
+        await self._scripts.call(self._scripts.client.hdel, keys.DRAINED, host_id)
+
+    async def hosts(self) -> Mapping[str, int]:
+        """Return the ids of the drained hosts, and since when (ms)."""
+        drained: Any = await self._scripts.call(self._scripts.client.hgetall, keys.DRAINED)
+        return {host_id.decode(): int(since) for host_id, since in drained.items()}
+
+    async def problem(self, own: str) -> str | None:
+        """Return a sentence about the drained hosts, for the host `own`; None if there is none."""
+        hosts = await self.hosts()
+        sentences = ["This host is drained: `remoteclaw drain --undo` undoes it."] * (own in hosts)
+        for host in sorted(host_id[:8] for host_id in hosts if host_id != own):
+            undo = f"`remoteclaw drain --undo --host {host}`"
+            sentences.append(f"Host {host} is drained: {undo} undoes it.")
+        return " ".join(sentences) or None
+
+
+def wait_while_drained(url: str, host_id: str) -> None:
+    """Return once the host is not drained, or Redis can't be asked."""
+    client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
+    is_told = False
+    with contextlib.closing(client), contextlib.suppress(RedisError, OSError):
+        while client.hexists(keys.DRAINED, host_id):
+            if not is_told:
+                log.warning("this host is drained: it waits for `remoteclaw drain --undo`")
+                is_told = True
+            time.sleep(LOOK_S)
