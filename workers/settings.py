@@ -111,7 +111,7 @@ DICT_CONFIG = logging_config()
 if _is_worker():
     open_lifeline(home)
     wait_while_drained(REDIS_URL, home.host_id)
-    announce(REDIS_URL, QUEUES, home.host_id)
+    announce(REDIS_URL, QUEUES, home.host_id, config.fleet.name_of_host)
 
 # The objects loaded so far live as long as the worker. Frozen, the garbage collector does not write
 # to their memory pages, which stay shared with every work-horse.

@@ -120,12 +120,14 @@ def run_channels(names: tuple[str, ...]) -> None:
         accounts = ", ".join("/".join(key) for key in channels.selected())
         running_line = f"Running {accounts}, until Ctrl-C or SIGTERM."
         echo(running_line if accounts else f"{NO_ACCOUNTS} Waiting.")
-        running = asyncio.create_task(channels.run())
-        stopping = asyncio.create_task(shutdown.wait())
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        running.cancel()
-        await asyncio.wait((running,))
+        name = config.fleet.name_of_host
+        async with fleet.processes.announced("channels", home.host_id, name):
+            running = asyncio.create_task(channels.run())
+            stopping = asyncio.create_task(shutdown.wait())
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            running.cancel()
+            await asyncio.wait((running,))
         if not running.cancelled() and (error := running.exception()):
             raise error
 

@@ -136,7 +136,8 @@ async def sweep(fleet: "Fleet") -> None:
     shutdown = shutdown_event()
     home.create()
     echo("Sweeping every second, until Ctrl-C or SIGTERM.")
-    async with asyncio.TaskGroup() as tasks:
+    listed = fleet.processes.announced("sweeper", home.host_id, config.fleet.name_of_host)
+    async with listed, asyncio.TaskGroup() as tasks:
         duties = [tasks.create_task(duty) for duty in sweeping(fleet, home, config)]
         await shutdown.wait()
         for duty in duties:

@@ -13,30 +13,67 @@ from remoteclaw.cli.output import echo, echo_json, json_option, short_id
 from remoteclaw.cli.sessions import pause_of
 from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
 
+#: The parts of a host, with the names of their numbers in `fleet.status`.
+PARTS = {"worker": "workers", "gateway": "gateways", "sweeper": "sweepers", "channels": "channels"}
 #: `fleet.status` returns at most this many busy sessions.
 MAX_SHOWN = 50
 
 
 @click.command()
+@click.option(
+    "--check",
+    type=click.Choice(["all", *PARTS]),
+    is_flag=False,
+    flag_value="all",
+    help="Print only problems; with a part, whether that runs on this host.",
+)
 @json_option
-def status(as_json: bool) -> None:
+def status(check: str | None, as_json: bool) -> None:
     """Show what is running.
 
-    Exit status: 0 a worker answers messages, 1 no worker does.
+    Supervisors can use --check, or --check=worker, for the health of a part on this host.
+
+    Exit status: 0 a worker answers messages, with --check nothing is wrong; 1 otherwise.
     """
     fleet = call_method("fleet.status")
     if as_json:
         echo_json(fleet)
-    else:
+    elif not check:
         _print(fleet)
+    if check:
+        sys.exit(1 if _has_problem(fleet, check, is_shown=not as_json) else 0)
     if not any(worker["isOurs"] for worker in fleet["workers"]):
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
 
 
+def _has_problem(fleet: Mapping[str, Any], check: str, *, is_shown: bool) -> bool:
+    """Print the problems of a fleet, or of a part on this host; return whether there are any.
+
+    A drained host is no problem: somebody wants it so.
+    """
+    if check == "all":
+        problems = [
+            f"{each['subject']}: {each['text']}"
+            for each in fleet["problems"]
+            if each["subject"] != "drained"
+        ]
+    else:
+        counts = [host[PARTS[check]] for host in fleet["hosts"] if host["name"] == fleet["host"]]
+        problems = [] if any(counts) else [f"{check}: none runs on this host."]
+    for problem in problems if is_shown else ():
+        echo(one_line(problem))
+    return bool(problems)
+
+
 def _print(fleet: Mapping[str, Any]) -> None:
     problems = {problem["subject"]: problem["text"] for problem in fleet["problems"]}
+    for host in fleet["hosts"]:
+        echo(f"host      {_host(host)}")
+    if "versions" in problems:
+        echo(f"versions  {problems['versions']}")
     echo(f"workers   {len(fleet['workers'])}")
     for worker in fleet["workers"]:
         suffix = "" if worker["isOurs"] else ", and not started as `remoteclaw worker`"
@@ -62,10 +99,26 @@ def _print(fleet: Mapping[str, Any]) -> None:
         echo(f"  and {count - len(busy)} more")
     if "configuration" in problems:
         echo(f"config    {problems['configuration']}")
-    if "redis" in problems:
-        echo(f"memory    {problems['redis']}")
+    echo(f"memory    {problems.get('redis') or _memory(fleet['memory'])}")
     if letters := fleet["deadLetters"]:
         echo(f"dead      {letters}: see `remoteclaw deadletters list`")
+
+
+def _host(host: Mapping[str, Any]) -> str:
+    """Return a host with its parts and versions on one line."""
+    parts = [
+        f"{count} {name if count > 1 else part}" if name == "workers" else part
+        for part, name in PARTS.items()
+        if (count := host[name])
+    ]
+    drained = ", drained" if host.get("drainedMs") else ""
+    return f"{one_line(host['name'])}{drained}: {', '.join(parts)}; {', '.join(host['versions'])}"
+
+
+def _memory(memory: Mapping[str, int]) -> str:
+    used, limit = memory["usedBytes"], memory["limitBytes"]
+    of = f" of {format_size(limit)}" if limit else ", without a limit"
+    return f"{format_size(used)}{of} in use"
 
 
 def _turns(fleet: Mapping[str, Any]) -> str:

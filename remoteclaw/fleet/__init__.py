@@ -19,6 +19,7 @@ from remoteclaw.fleet.identities import Identities
 from remoteclaw.fleet.inbox import Inbox
 from remoteclaw.fleet.memories import Memories
 from remoteclaw.fleet.pairings import Pairings
+from remoteclaw.fleet.processes import Processes
 from remoteclaw.fleet.push_subscriptions import PushSubscriptions
 from remoteclaw.fleet.replies.deadletters import DeadLetters
 from remoteclaw.fleet.replies.history import History
@@ -76,6 +77,7 @@ class Fleet:
     memories: Memories
     outcomes: Outcomes
     pairings: Pairings
+    processes: Processes
     push_subscriptions: PushSubscriptions
     records: Records
     replies: Replies
@@ -137,6 +139,7 @@ class Fleet:
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
+            processes=Processes(scripts),
             push_subscriptions=PushSubscriptions(scripts, tokens),
             records=records,
             replies=Replies(scripts),

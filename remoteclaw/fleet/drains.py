@@ -55,7 +55,7 @@ class Drains:
         """Return a sentence about the drained hosts, for the host `own`; None if there is none."""
         hosts = await self.hosts()
         sentences = ["This host is drained: `remoteclaw drain --undo` undoes it."] * (own in hosts)
-        for host in sorted(host_id[:8] for host_id in hosts if host_id != own):
+        for host in sorted(host_id for host_id in hosts if host_id != own):
             undo = f"`remoteclaw drain --undo --host {host}`"
             sentences.append(f"Host {host} is drained: {undo} undoes it.")
         return " ".join(sentences) or None

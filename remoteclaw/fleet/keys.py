@@ -109,6 +109,9 @@ TERMINALS = "rc:terminals"
 TERMINAL_UPDATES = "rc:terminal-updates"
 #: Hash: the drained hosts, whose workers take no more work, by id: since when (ms).
 DRAINED = "rc:drained"
+#: Hash: the processes of the fleet by kind, host and process id: host name, version and times, as
+#: JSON. One that has not announced itself for a minute is gone.
+PROCESSES = "rc:processes"
 #: RQ's own sets of all workers and of all queues.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 

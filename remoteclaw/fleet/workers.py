@@ -18,6 +18,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, RETRY_S, Scripts
+from remoteclaw.fleet.processes import encode, field_of
 from remoteclaw.host.process import boot_of, identity
 
 #: The time limit of `is_leaving()`, in seconds: a turn may wait for its result.
@@ -115,7 +116,7 @@ def is_ending() -> bool:
     return handler is signal.SIG_IGN or getattr(handler, "__name__", "") == "request_force_stop"
 
 
-def announce(url: str, queues: Sequence[str], host_id: str) -> None:
+def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
     """Start a thread that announces every `BEAT_S` that this worker lives and serves `queues`.
 
     RQ's own heartbeat comes every seven minutes; the loss of a host must be noticed in seconds.
@@ -131,14 +132,29 @@ def announce(url: str, queues: Sequence[str], host_id: str) -> None:
     )
     own = keys.worker(socket.gethostname(), os.getpid())
     served = [keys.host(queue) for queue in queues if "@" in queue]
-    process = identity()
+    process, field = identity(), field_of("worker", host_id)
+    # The difference between Redis' clock and this one, as of the last beat, in milliseconds.
+    ahead: int | None = None
+    since = boottime()
 
     def beat() -> None:
+        nonlocal ahead
         pipeline = client.pipeline(transaction=False)
+        if ahead is not None:
+            now_ms, since_ms = (int(at * 1000) + ahead for at in (boottime(), since))
+            facts = encode(host, since_ms=since_ms, now_ms=now_ms)
+            pipeline.hset(keys.PROCESSES, field, facts)
         for name in [own] if is_ending() else [own, *served]:
             pipeline.set(name, process, px=int(GONE_S * 1000))
+        pipeline.time()
         pipeline.hexists(keys.DRAINED, host_id)
-        is_drained = pipeline.execute()[-1]
+        *_, (seconds, microseconds), is_drained = pipeline.execute()
+        is_first, ahead = (
+            ahead is None,
+            seconds * 1000 + microseconds // 1000 - int(boottime() * 1000),
+        )
+        if is_first:
+            beat()
         if is_drained:
             client.delete(*served)
             if not is_ending():

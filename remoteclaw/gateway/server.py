@@ -105,7 +105,9 @@ async def _serve(
 
         announced = fleet.gateways.announced(home.host_id, address, is_restarting=restarts)
         gateway.terminals.address = address
-        async with served(gateway, *sockets) as server, announced:
+        name = config.fleet.name_of_host
+        listed = fleet.processes.announced("gateway", home.host_id, name)
+        async with served(gateway, *sockets) as server, announced, listed:
             on_listening(address)
             await _wait_for_any(stop, gateway.restart)
             if restarts():

@@ -118,6 +118,27 @@ class Today(Result):
     """The cost; null if no agent's CLI reports costs."""
 
 
+class Host(Result):
+    id: str
+    name: str
+    """The host's name; its id if another host has the same name."""
+    workers: int
+    gateways: int
+    sweepers: int
+    channels: int
+    """How many of its processes run adapters of chat platforms."""
+    versions: tuple[str, ...]
+    """The versions of RemoteClaw that its processes run; more than one until all are restarted."""
+    drained_ms: int | None = None
+    """Since when the host is drained; absent if it isn't."""
+
+
+class RedisMemory(Result):
+    used_bytes: int
+    limit_bytes: int
+    """The limit that applies; 0 if there is none."""
+
+
 class FleetResult(Result):
     at_ms: int
     """The gateway's time. All times in this result are in milliseconds since 1970."""
@@ -137,6 +158,8 @@ class FleetResult(Result):
     """How many requests wait for an answer."""
     today: Today
     problems: tuple[Problem, ...]
+    hosts: tuple[Host, ...]
+    memory: RedisMemory
     lanes: tuple[LaneLoad, ...]
     workers: tuple[Worker, ...]
     gateway: str | None = None

@@ -29,6 +29,7 @@ from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.keys import lane_on
+from remoteclaw.fleet.processes import version_problem
 from remoteclaw.fleet.replies.replies import UnreadStream
 from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
@@ -237,6 +238,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         workers = await fleet.workers.list()
         for finding in _workers(home, workers):
             yield finding
+        if problem := version_problem(await fleet.processes.list()):
+            yield Finding("versions", False, problem)
         if problem := zone_problem(config, workers):
             yield Finding("time zone", False, problem)
         yield await _gateway(fleet.gateways, home, config, pid)

@@ -141,7 +141,9 @@ class Supervisor:
                 address = url_of(sockets[0])
                 await self.fleet.gateways.withdraw(self._home.host_id, address)
                 await self.fleet.drains.undo(self._home.host_id)
-                async with asyncio.TaskGroup() as tasks:
+                name = self._config.fleet.name_of_host
+                listed = self.fleet.processes.announced("sweeper", self._home.host_id, name)
+                async with listed, asyncio.TaskGroup() as tasks:
                     duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
                     try:
                         await self._wait_until_ready(address)

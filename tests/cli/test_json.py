@@ -50,10 +50,11 @@ OWN = {
     "doctor": "host atMs findings",
     "policy explain": "subject isOwner requests tools",
     "channel list": "account state name agent groups problem waiting accepted aside by standbys",
+    "drain": "host id sinceMs workers turns terminals",
     "replies list": "account isRead replies bytes oldestMs id sessionKey",
 }
 #: What differs between two results of the same method.
-CLOCKS = {"atMs", "seconds", "gateway"}
+CLOCKS = {"atMs", "seconds", "gateway", "memory", "hosts"}
 
 #: The commands without `--json`, by the reason.
 WITHOUT = {
@@ -66,7 +67,7 @@ WITHOUT = {
     "sessions retry, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, "
-    "channel add, pairing approve, pairing remove, requests answer, terminals park, "
+    "agents end, channel add, pairing approve, pairing remove, requests answer, terminals park, "
     "memory edit, memory undo, "
     "terminals end, terminals key, terminals input",
     "its exit status is the answer": "config validate",

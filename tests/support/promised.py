@@ -96,6 +96,8 @@ PROMISED = {
         "requests.answer": (None, "id verdict reason?", "FFFY FFFF"),
         "health": (None, "", "YYYY FFFF"),
         "fleet.status": (None, "", "YYYY FFFF"),
+        "hosts.drain": (None, "host?", "FFFY FFFF"),
+        "hosts.resume": (None, "host?", "FFFY FFFF"),
         "deadletters.list": (None, "limit?", "YYYY FFFF"),
         "deadletters.show": (None, "id", "YYYY FFFF"),
         "deadletters.retry": (None, "id", "FFFY FFFF"),

@@ -1,5 +1,6 @@
 """The section `[fleet]`."""
 
+import socket
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -41,6 +42,14 @@ class FleetConfig(Section):
     """The IANA time zone, such as Europe/Berlin, of the days and months in which usage is counted,
     by the clock of Redis, and of agents without a `timezone`. Without it, this computer's; hosts in
     several time zones need it."""
+
+    host_name: Annotated[str | None, WITH_UP] = Field(default=None, min_length=1, max_length=64)
+    """The name of this host, as `remoteclaw status` shows it. Without it, the computer's name."""
+
+    @property
+    def name_of_host(self) -> str:
+        """The name of this host."""
+        return self.host_name or socket.gethostname()
 
     @field_validator("timezone")
     @classmethod

@@ -17,6 +17,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.account_states import AccountState, configured_accounts
+from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.usage import HOUR_DAYS, PeriodUsage, Usage, not_negative, sum_usage
@@ -55,9 +56,12 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     adapters = await configured_accounts(fleet, call.config, also=((CHANNEL, DEFAULT_ACCOUNT),))
     counts = await fleet.sessions.counts()
     used = await fleet.usage.of_today(call.config.fleet.timezone)
+    processes, drained = await fleet.processes.list(), await fleet.drains.hosts()
+    memory = await fleet.scripts.memory()
+    names = shown_names(processes)
     return contract.FleetResult(
         at_ms=now_ms(),
-        host=socket.gethostname(),
+        host=names.get(call.home.host_id, call.config.fleet.name_of_host),
         running=counts.running,
         waiting=counts.waiting,
         waiting_since_ms=counts.waiting_since_ms,
@@ -65,13 +69,15 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
         free_workers=sum(view.is_ours and view.state == "idle" for view in workers),
         open_requests=len(await fleet.requests.waiting()),
         today=contract.Today.of(used),
+        hosts=tuple(_hosts(processes, drained)),
+        memory=contract.RedisMemory(used_bytes=memory.used, limit_bytes=memory.limit),
         problems=(
-            *await _general_problems(call),
+            *await _general_problems(call, memory.problem, version_problem(processes)),
             *_worker_problems(workers),
             *_adapter_problems(adapters),
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
-        workers=tuple(worker_of(view, busy) for view in workers),
+        workers=tuple(worker_of(view, busy, names) for view in workers),
         gateway=await fleet.gateways.address(call.home.host_id),
         busy_sessions=count,
         sessions=await busy_sessions(fleet, busy),
@@ -81,12 +87,35 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     )
 
 
-async def _general_problems(call: Call) -> Sequence[contract.Problem]:
+def _hosts(processes: Sequence[HostProcess], drained: Mapping[str, int]) -> Iterator[contract.Host]:
+    for host_id, name in shown_names(processes).items():
+        own = [each for each in processes if each.host_id == host_id]
+        kinds = [each.kind for each in own]
+        yield contract.Host(
+            id=host_id,
+            name=name,
+            workers=kinds.count("worker"),
+            gateways=kinds.count("gateway"),
+            sweepers=kinds.count("sweeper"),
+            channels=kinds.count("channels"),
+            versions=tuple(sorted({each.version for each in own})),
+            drained_ms=drained.get(host_id),
+        )
+
+
+async def _general_problems(
+    call: Call, memory: str | None, versions: str | None
+) -> Sequence[contract.Problem]:
     config = watched.problem if (watched := call.watched_config) else None
-    memory = (await call.fleet.scripts.memory()).problem
     sweeper = None if await call.fleet.workers.has_sweeper() else NO_SWEEPER
     drained = await call.fleet.drains.problem(call.home.host_id)
-    problems = {"configuration": config, "redis": memory, "sweeper": sweeper, "drained": drained}
+    problems = {
+        "configuration": config,
+        "redis": memory,
+        "sweeper": sweeper,
+        "drained": drained,
+        "versions": versions,
+    }
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 
@@ -120,12 +149,18 @@ def _served_lanes(view: WorkerView) -> tuple[str, ...]:
     return tuple(lane for lane in keys.LANES if lane in queues)
 
 
-def worker_of(view: WorkerView, busy: Sequence[SessionView]) -> contract.Worker:
-    """Return a worker as operators see it, with the one of the `busy` sessions that it serves."""
+def worker_of(
+    view: WorkerView, busy: Sequence[SessionView], names: Mapping[str, str]
+) -> contract.Worker:
+    """Return a worker as operators see it, with the one of the `busy` sessions that it serves.
+
+    `names` are those of hosts, by their ids.
+    """
     sid = view.session
     session = next((each for each in busy if sid and each.sid.startswith(sid)), None)
     return contract.Worker.of(
         view,
+        host=names.get(view.host_id, view.host),
         lanes=_served_lanes(view),
         session_key=str(session.key) if session else None,
         since_ms=session.busy_since_ms if session else None,

@@ -1,9 +1,9 @@
 """Handlers of methods about a host."""
 
-import socket
 from collections.abc import Mapping
 
 from remoteclaw.errors import NotFound
+from remoteclaw.fleet.processes import shown_names
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.fleet import MAX_SESSIONS, busy_sessions, worker_of
 from remoteclaw.tools import hosts as contract
@@ -24,23 +24,20 @@ async def _resume(call: Call, params: contract.HostParams) -> contract.DrainedHo
 async def _host(call: Call, name: str | None) -> tuple[str, str]:
     """Return the name and the id of a host; raise `NotFound` unless exactly one matches."""
     own = call.home.host_id
-    if name is None or (len(name) >= 4 and own.startswith(name)):
-        return socket.gethostname(), own
-    hosts = {host_id: host_id[:8] for host_id in await call.fleet.drains.hosts()}
-    workers = await call.fleet.workers.list()
-    hosts |= {view.host_id: view.host for view in workers if view.host_id}
-    if name == socket.gethostname():
-        hosts[own] = name
+    hosts = {host_id: host_id for host_id in await call.fleet.drains.hosts()}
+    hosts |= shown_names(await call.fleet.processes.list())
+    if name is None or name == own:
+        return hosts.get(own, call.config.fleet.name_of_host), own
     found = [
         (host, host_id)
         for host_id, host in hosts.items()
-        if host == name or host_id.startswith(name)
+        if name == host or host_id.startswith(name)
     ]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(f"{host} ({host_id[:8]})" for host_id, host in sorted(hosts.items()))
-    which = f"Several hosts are named {name}" if found else f"No host {name} has workers"
-    raise NotFound(f"{which}: name one of {known or 'none'} by its id.")
+    problem = f"Several hosts are named {name}" if found else f"No host is named {name}"
+    known = ", ".join(sorted({*hosts.values()})) or "none"
+    raise NotFound(f"{problem}: there are {known}.")
 
 
 async def _state(call: Call, name: str, host_id: str) -> contract.DrainedHost:
@@ -55,7 +52,7 @@ async def _state(call: Call, name: str, host_id: str) -> contract.DrainedHost:
         host=name,
         id=host_id,
         since_ms=(await fleet.drains.hosts()).get(host_id),
-        workers=tuple(worker_of(view, busy) for view in workers),
+        workers=tuple(worker_of(view, busy, {host_id: name}) for view in workers),
         turns=await busy_sessions(fleet, turns),
         terminals=tuple(
             contract.OpenTerminalOnHost(

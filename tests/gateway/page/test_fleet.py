@@ -9,6 +9,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions.usage import Usage
+from remoteclaw.host.version import VERSION
 from remoteclaw.up.sweep import sweeping
 from tests.support.browser import PHONE, logged_in
 from tests.support.cli import give_up, run
@@ -55,6 +56,8 @@ async def test_the_fleet_view_shows_work_and_retries_dead_letters(
         await expect(page.get_by_text(f"{stack.workers[0].pid}")).to_be_hidden()
         await page.get_by_text("Processes", exact=True).click()
         await expect(page.get_by_text(f"{stack.workers[0].pid}")).to_be_visible()
+        hosts = table(page, "Computers").get_by_role("row")
+        await expect(hosts.filter(has_text="2 workers")).to_contain_text(VERSION)
 
         slow = await stack.append("slow", channel_id="slow")
         busy = table(page, "Workers").get_by_role("row").filter(has=page.get_by_text("works:"))

@@ -45,6 +45,11 @@ export function fleetView(link) {
     cells: (adapter) => [[adapter.state === "runs" ? stateMark("unread", "connected:") : stateMark("failed", adapter.state === "refused" ? "refused:" : "not connected:"), " ", adapter.account === PAGE ? "this page" : adapter.account, adapter.name ? ` as ${adapter.name}` : ""],
       adapter.by ? [computer(adapter.by.host), standbysOf(adapter)].filter(Boolean).join(", ") : adapter.state === "runs" ? "a process" : "nobody", adapter.waiting ? count(adapter.waiting) : "none"],
   });
+  const hosts = table("Computers", ["Computer", "Runs", "Version"], {
+    key: (host) => host.id, empty: "No computer is known.",
+    cells: (host) => [host.drainedMs ? `${computer(host.name)}, drained` : computer(host.name), partsOf(host), host.versions.join(", ")],
+  });
+  const memory = el("p", { class: "notice" });
   const processes = table("Processes", ["Process", "Computer", "Number", "Serves"], {
     key: (process) => `${process.kind} ${process.host} ${process.pid} ${process.serves}`, empty: "No process is known.",
     cells: (process) => [process.kind, process.host, String(process.pid), process.serves],
@@ -54,7 +59,7 @@ export function fleetView(link) {
     section("At work", sessions.element, more),
     section("Workers", lanes, workers.element),
     section("Warm agents", agents.element), section("Accounts", accounts.element),
-    el("details", {}, el("summary", { text: "Processes" }), processes.element));
+    el("details", {}, el("summary", { text: "Processes" }), hosts.element, memory, processes.element));
   const element = view(bar("Fleet", wrong.check), problem, content);
   let status = null;
   let clock = 0;  // how far the gateway's clock is ahead of this one, in milliseconds
@@ -106,6 +111,9 @@ export function fleetView(link) {
     workers.show(status.workers.map(titled));
     agents.show(status.agents.map(titled));
     accounts.show(status.adapters);
+    hosts.show(status.hosts);
+    const { usedBytes, limitBytes } = status.memory;
+    setMessage(memory, `Redis uses ${size(usedBytes)}${limitBytes ? ` of ${size(limitBytes)}` : ", without a limit"}.`);
     processes.show([
       ...status.workers.map((worker) => ({ kind: "worker", host: worker.host, pid: worker.pid, serves: worker.lanes.map((lane) => (LANES[lane] ?? lane).toLowerCase()).join(", ") })),
       ...status.adapters.flatMap((adapter) => [...(adapter.by ? [{ kind: "adapter", ...adapter.by, serves: adapter.account }] : []),
@@ -179,6 +187,11 @@ function section(title, ...children) {
 function laneText({ workers, hints }) {
   const by = workers === 1 ? "1 worker" : `${count(workers)} workers`;
   return `${by}, ${hints ? `${count(hints)} ${hints === 1 ? "waits" : "wait"}` : "nothing waits"}`;
+}
+
+function partsOf({ workers, gateways, sweepers, channels }) {
+  const parts = [[workers, workers === 1 ? "1 worker" : `${count(workers)} workers`], [gateways, "gateway"], [sweepers, "sweeper"], [channels, "chat platforms"]];
+  return parts.filter(([number]) => number).map(([, name]) => name).join(", ");
 }
 
 function standbysOf({ standbys }) {

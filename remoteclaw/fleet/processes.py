@@ -1,0 +1,123 @@
+"""The processes of a fleet, by host: workers, gateways, sweepers and those of channels."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import orjson
+
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.host.version import VERSION
+
+Kind = Literal["worker", "gateway", "sweeper", "channels"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+#: The interval at which a process announces itself, and the time after which one that doesn't
+#: counts as gone; in seconds.
+ANNOUNCE_S, GONE_S = 20.0, 60.0
+#: A process that ends has this long to say so, in seconds.
+WITHDRAW_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A process of a fleet."""
+
+    kind: Kind
+    host_id: str
+    pid: int
+    host: str
+    """The name of its host."""
+    version: str
+    """The version of its code."""
+    since_ms: int
+    """When it was started, on Redis' clock, in milliseconds."""
+
+
+class Processes:
+    """Announces and lists the processes of a fleet."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    @contextlib.asynccontextmanager
+    async def announced(self, kind: Kind, host_id: str, host: str) -> AsyncIterator[None]:
+        """Announce this process until the context ends."""
+        field, client = field_of(kind, host_id), self._scripts.client
+        since: int | None = None
+
+        async def announce() -> None:
+            nonlocal since
+            now = await self._scripts.now_ms()
+            since = since or now
+            facts = encode(host, since_ms=since, now_ms=now)
+            await self._scripts.call(client.hset, keys.PROCESSES, field, facts)
+
+        async def repeat() -> None:
+            while True:
+                with contextlib.suppress(RedisUnavailable, RedisRefused):
+                    await announce()
+                await asyncio.sleep(ANNOUNCE_S)
+
+        repeating = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            repeating.cancel()
+            await asyncio.wait((repeating,))
+            with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
+                async with asyncio.timeout(WITHDRAW_S):
+                    await self._scripts.call(client.hdel, keys.PROCESSES, field)
+
+    async def list(self) -> Sequence[HostProcess]:
+        """Return the processes that run, by host, kind and process id; forget the others."""
+        client, now = self._scripts.client, await self._scripts.now_ms()
+        stored: Mapping[bytes, bytes] = await self._scripts.call(client.hgetall, keys.PROCESSES)
+        found, gone = [], []
+        for field, value in stored.items():
+            kind, host_id, pid = field.decode().split(" ")
+            facts = orjson.loads(value)
+            if now - facts["at_ms"] > GONE_S * 1000:
+                gone.append(field)
+            elif kind in KINDS:
+                names = facts["host"], facts["version"], facts["since_ms"]
+                found.append(HostProcess(kind, host_id, int(pid), *names))
+        if gone:
+            await self._scripts.call(client.hdel, keys.PROCESSES, *gone)
+        return sorted(found, key=lambda each: (each.host, each.host_id, each.kind, each.pid))
+
+
+def field_of(kind: Kind, host_id: str) -> str:
+    """Return the field of this process in the hash of all processes."""
+    return f"{kind} {host_id} {os.getpid()}"
+
+
+def encode(host: str, *, since_ms: int, now_ms: int) -> bytes:
+    """Return what this process announces of itself, at a time on Redis' clock."""
+    facts: dict[str, Any] = {"host": host, "version": VERSION}
+    return orjson.dumps({**facts, "since_ms": since_ms, "at_ms": now_ms})
+
+
+def shown_names(processes: Sequence[HostProcess]) -> Mapping[str, str]:
+    """Return the names of hosts by their ids: the id itself if several hosts have the same name."""
+    names = {each.host_id: each.host for each in processes}
+    taken = list(names.values())
+    return {host_id: name if taken.count(name) == 1 else host_id for host_id, name in names.items()}
+
+
+def version_problem(processes: Sequence[HostProcess]) -> str | None:
+    """Return a sentence that several versions run, and where; None if there is only one."""
+    names = shown_names(processes)
+    hosts: dict[str, set[str]] = {}
+    for each in processes:
+        hosts.setdefault(each.version, set()).add(names[each.host_id])
+    if len(hosts) < 2:
+        return None
+    where = "; ".join(
+        f"{version} on {', '.join(sorted(hosts[version]))}" for version in sorted(hosts)
+    )
+    return f"{len(hosts)} versions run: {where}. Restart the processes of the older ones."

@@ -1,0 +1,86 @@
+"""The processes of a fleet, by host, and whether they are healthy."""
+
+import subprocess
+
+import pytest
+
+from remoteclaw.fleet import keys, processes
+from remoteclaw.host.version import VERSION
+from tests.support.command import ROOT, run_command
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+async def test_two_hosts_of_one_name_are_told_apart_and_two_versions_are_a_problem(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = stack.home.host_id
+    listed = stack.fleet.processes
+
+    async def listing(count: int) -> None:
+        async def is_listed() -> bool:
+            return len(await listed.list()) == count
+
+        await eventually(is_listed)
+
+    async with listed.announced("gateway", own, "vm"):
+        await listing(1)
+        assert processes.version_problem(await listed.list()) is None
+        monkeypatch.setattr(processes, "VERSION", "0.0.9")
+        async with listed.announced("worker", "vm-12345678", "vm"):
+            await listing(2)
+            hosts = await listed.list()
+            assert processes.shown_names(hosts) == {own: own, "vm-12345678": "vm-12345678"}
+            text = f"2 versions run: 0.0.9 on vm-12345678; {VERSION} on {own}. "
+            assert (processes.version_problem(hosts) or "").startswith(text)
+            shown = run_command("status", env=stack.env()).stdout
+            assert f"host      {own}: gateway; {VERSION}" in shown
+            assert "versions  2 versions run" in shown
+        await listing(1)
+    await listing(0)
+
+
+async def test_a_process_that_has_been_killed_is_not_listed_for_long(stack: Stack) -> None:
+    worker = await stack.start_worker()
+    (listed,) = await stack.fleet.processes.list()
+    assert (listed.kind, listed.host_id, listed.pid) == ("worker", stack.home.host_id, worker.pid)
+    client = stack.fleet.scripts.client
+    worker.kill()
+    worker.wait()
+    now = await stack.fleet.scripts.now_ms()
+    long_ago = now - int(processes.GONE_S * 1000) - 1
+    facts = processes.encode("vm", since_ms=long_ago, now_ms=long_ago)
+    await client.hset(keys.PROCESSES, f"worker {listed.host_id} {worker.pid}", facts)
+
+    assert await stack.fleet.processes.list() == []
+    assert not await client.exists(keys.PROCESSES)
+
+
+async def test_the_exit_status_of_a_check_tells_whether_a_part_is_healthy(stack: Stack) -> None:
+    def check(part: str) -> tuple[int, str]:
+        checked = run_command("status", f"--check{part}", env=stack.env())
+        return checked.returncode, checked.stdout
+
+    status, problems = check("")
+    assert status == 1
+    assert "workers: no worker runs" in problems
+    assert check("=worker") == (1, "worker: none runs on this host.\n")
+    await stack.start_worker()
+    assert check("=worker") == (0, "")
+    await stack.fleet.sweeper.sweep()
+    assert check("") == (0, "")
+    stack.redis.kill()
+    unreachable = run_command("status", "--check=worker", env=stack.env())
+    assert unreachable.returncode == 1
+    assert "can't be reached" in unreachable.stderr
+
+
+def test_the_version_of_a_checkout_names_its_commit() -> None:
+    head = subprocess.run(
+        ["git", "rev-parse", "--short=7", "HEAD"],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert head.returncode or VERSION.endswith(f"+g{head.stdout.strip()}")
