@@ -68,8 +68,8 @@ class Scheduler:
 
         The number of jobs that stay due is the offset from which the next batch is read.
         """
-        await self._settler.settle_ended()
         fired = offset = 0
+        is_settled = False
         while True:
             due = await self._scripts.run(
                 "due_jobs",
@@ -77,6 +77,10 @@ class Scheduler:
                 alive_ms=ALIVE_MS,
                 skipped=offset,
             )
+            if due.unsettled and not is_settled:
+                is_settled = True
+                await self._settler.settle_ended()
+                continue  # a run that ends may change when its job is due
             for row in due.jobs:
                 status = await self._handle(row.id, int(float(row.due_ms)), row.job, due.now_ms)
                 offset += status == "left"

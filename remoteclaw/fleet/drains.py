@@ -51,14 +51,14 @@ class Drains:
         drained: Any = await self._scripts.call(self._scripts.client.hgetall, keys.DRAINED)
         return {host_id.decode(): int(since) for host_id, since in drained.items()}
 
-    async def problem(self, own: str) -> str | None:
-        """Return a sentence about the drained hosts, for the host `own`; None if there is none."""
-        hosts = await self.hosts()
-        sentences = ["This host is drained: `remoteclaw drain --undo` undoes it."] * (own in hosts)
-        for host in sorted(host_id for host_id in hosts if host_id != own):
-            undo = f"`remoteclaw drain --undo --host {host}`"
-            sentences.append(f"Host {host} is drained: {undo} undoes it.")
-        return " ".join(sentences) or None
+
+def drain_problem(hosts: Mapping[str, int], own: str) -> str | None:
+    """Return a sentence about drained `hosts`, by their ids, for the host `own`; None for none."""
+    sentences = ["This host is drained: `remoteclaw drain --undo` undoes it."] * (own in hosts)
+    for host in sorted(host_id for host_id in hosts if host_id != own):
+        undo = f"`remoteclaw drain --undo --host {host}`"
+        sentences.append(f"Host {host} is drained: {undo} undoes it.")
+    return " ".join(sentences) or None
 
 
 def wait_while_drained(url: str, host_id: str) -> None:

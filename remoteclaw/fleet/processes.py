@@ -5,10 +5,11 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import orjson
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -47,15 +48,13 @@ class Processes:
     @contextlib.asynccontextmanager
     async def announced(self, kind: Kind, host_id: str, host: str) -> AsyncIterator[None]:
         """Announce this process until the context ends."""
-        field, client = field_of(kind, host_id), self._scripts.client
-        since: int | None = None
+        field, since = field_of(kind, host_id), boottime()
 
         async def announce() -> None:
-            nonlocal since
-            now = await self._scripts.now_ms()
-            since = since or now
-            facts = encode(host, since_ms=since, now_ms=now)
-            await self._scripts.call(client.hset, keys.PROCESSES, field, facts)
+            uptime_ms = int((boottime() - since) * 1000)
+            await self._scripts.run(
+                "announce", field=field, host=host, version=VERSION, uptime_ms=uptime_ms
+            )
 
         async def repeat() -> None:
             while True:
@@ -71,6 +70,7 @@ class Processes:
             await asyncio.wait((repeating,))
             with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
                 async with asyncio.timeout(WITHDRAW_S):
+                    client = self._scripts.client
                     await self._scripts.call(client.hdel, keys.PROCESSES, field)
 
     async def list(self) -> Sequence[HostProcess]:
@@ -94,12 +94,6 @@ class Processes:
 def field_of(kind: Kind, host_id: str) -> str:
     """Return the field of this process in the hash of all processes."""
     return f"{kind} {host_id} {os.getpid()}"
-
-
-def encode(host: str, *, since_ms: int, now_ms: int) -> bytes:
-    """Return what this process announces of itself, at a time on Redis' clock."""
-    facts: dict[str, Any] = {"host": host, "version": VERSION}
-    return orjson.dumps({**facts, "since_ms": since_ms, "at_ms": now_ms})
 
 
 def shown_names(processes: Sequence[HostProcess]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from redis import Redis
@@ -18,8 +18,10 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, RETRY_S, Scripts
-from remoteclaw.fleet.processes import encode, field_of
+from remoteclaw.fleet.lua import Script, Values
+from remoteclaw.fleet.processes import field_of
 from remoteclaw.host.process import boot_of, identity
+from remoteclaw.host.version import VERSION
 
 #: The time limit of `is_leaving()`, in seconds: a turn may wait for its result.
 ASK_S = 1.0
@@ -94,17 +96,15 @@ class _Registered:
     state: str
     queues: tuple[str, ...]
     job: str
-    birth: str
-    process: str = ""
+    process: str
     """The `identity()` of its process, as of its last beat; empty if there was none lately."""
-    is_listening: bool = False
+    is_listening: bool
     """Whether it listens for RQ's commands, as each live worker does."""
 
 
-def _process_of(beat: bytes | None) -> str:
+def _process_of(beat: str) -> str:
     """Return the `identity()` in a beat; empty without one, as for a worker of an older version."""
-    text = (beat or b"").decode(errors="replace")
-    return text if text.startswith("pid ") and text.count(" ") == 3 else ""
+    return beat if beat.startswith("pid ") and beat.count(" ") == 3 else ""
 
 
 def is_ending() -> bool:
@@ -130,35 +130,25 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
     os.register_at_fork(
         before=beating.acquire, after_in_parent=beating.release, after_in_child=beating.release
     )
-    own = keys.worker(socket.gethostname(), os.getpid())
-    served = [keys.host(queue) for queue in queues if "@" in queue]
-    process, field = identity(), field_of("worker", host_id)
-    # The difference between Redis' clock and this one, as of the last beat, in milliseconds.
-    ahead: int | None = None
-    since = boottime()
+    source = Script.named("beat")
+    script = client.register_script(source.source)
+    since, served = boottime(), [keys.host(queue) for queue in queues if "@" in queue]
+    facts: Values = {
+        "own": keys.worker(socket.gethostname(), os.getpid()),
+        "served": served,
+        "field": field_of("worker", host_id),
+        "host": host,
+        "version": VERSION,
+        "host_id": host_id,
+        "identity": identity(),
+        "beat_ms": int(GONE_S * 1000),
+    }
 
     def beat() -> None:
-        nonlocal ahead
-        pipeline = client.pipeline(transaction=False)
-        if ahead is not None:
-            now_ms, since_ms = (int(at * 1000) + ahead for at in (boottime(), since))
-            facts = encode(host, since_ms=since_ms, now_ms=now_ms)
-            pipeline.hset(keys.PROCESSES, field, facts)
-        for name in [own] if is_ending() else [own, *served]:
-            pipeline.set(name, process, px=int(GONE_S * 1000))
-        pipeline.time()
-        pipeline.hexists(keys.DRAINED, host_id)
-        *_, (seconds, microseconds), is_drained = pipeline.execute()
-        is_first, ahead = (
-            ahead is None,
-            seconds * 1000 + microseconds // 1000 - int(boottime() * 1000),
-        )
-        if is_first:
-            beat()
-        if is_drained:
-            client.delete(*served)
-            if not is_ending():
-                os.kill(os.getpid(), signal.SIGTERM)
+        uptime_ms, is_leaving = int((boottime() - since) * 1000), is_ending()
+        names, packed = source.pack({**facts, "uptime_ms": uptime_ms, "is_ending": is_leaving})
+        if script(keys=names, args=packed) and not is_leaving:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def beat_for_ever() -> None:
         ended = threading.Event()
@@ -227,54 +217,26 @@ class Workers:
 
     async def _registered(self, deadline: float) -> Sequence["_Registered"]:
         """Return the workers of our queues that RQ lists and that did not say that they end."""
-        listed = await self._listed(deadline)
-        signs = await self._scripts.run_pipeline(
-            lambda ask: [
-                (
-                    ask.get(keys.worker(each.host, each.pid)),
-                    ask.pubsub_numsub(keys.rq_commands(each.name)),
-                )
-                for each in listed
-            ],
-            deadline=deadline,
+        rows = await self._scripts.run(
+            "workers", rq_workers=keys.RQ_WORKERS, lanes=keys.LANES, deadline=deadline
         )
         # In a container that starts again, a worker can have the process id of an earlier one.
         newest = {
-            (each.host, each.pid): each.name for each in sorted(listed, key=lambda each: each.birth)
+            (row.host, row.pid): row.name for row in sorted(rows, key=lambda row: str(row.birth))
         }
         return [
-            replace(
-                each,
-                process=_process_of(beat) if newest[each.host, each.pid] == each.name else "",
-                is_listening=bool(listeners[0][1]),
+            _Registered(
+                name=row.name,
+                host=row.host,
+                pid=int(row.pid) if row.pid.isdecimal() else 0,
+                state=row.state,
+                queues=tuple(row.queues.split(",")),
+                job=row.job,
+                process=_process_of(row.beat) if newest[row.host, row.pid] == row.name else "",
+                is_listening=bool(row.listeners),
             )
-            for each, beat, listeners in zip(listed, signs[::2], signs[1::2], strict=True)
+            for row in rows
         ]
-
-    async def _listed(self, deadline: float) -> Sequence["_Registered"]:
-        """Return these workers without their signs of life."""
-        members = self._scripts.client.smembers
-        names = [
-            name.decode().removeprefix(keys.rq_worker(""))
-            for name in sorted(
-                await self._scripts.call(members, keys.RQ_WORKERS, deadline=deadline)
-            )
-        ]
-        fields = ("hostname", "pid", "state", "queues", "current_job", "birth", "death")
-        hashes = await self._scripts.run_pipeline(
-            lambda ask: [ask.hmget(keys.rq_worker(name), fields) for name in names],
-            deadline=deadline,
-        )
-        listed = []
-        for name, values in zip(names, hashes, strict=True):
-            host, pid, state, queues, job, birth, death = (
-                (each or b"").decode() for each in values
-            )
-            served = tuple(queues.split(","))
-            if not death and any(keys.is_lane(queue) for queue in served):
-                number = int(pid) if pid.isdecimal() else 0
-                listed.append(_Registered(name, host, number, state, served, job, birth))
-        return listed
 
     async def has_sweeper(self) -> bool:
         """Return whether a sweeper is running."""

@@ -35,7 +35,7 @@ TICK_S = 30.0
 #: Interval of the check that clients' tokens are still valid, in seconds.
 TOKEN_CHECK_S = 1.0
 #: Interval of the check for allowed changes of this host's configuration, in seconds.
-CHANGES_CHECK_S = 2.0
+CHANGES_CHECK_S = 5.0
 #: How long running calls may take to finish when the gateway ends, and then its connections to
 #: close, in seconds: a process should end within two seconds of the request.
 FINISH_S, FAREWELL_S = 0.8, 0.3

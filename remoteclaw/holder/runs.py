@@ -147,6 +147,11 @@ def _is_full(runs: Path, max_agents: int | None) -> bool:
     return max_agents is not None and len(_alive(agents)) >= max_agents
 
 
+def has_terminals(runs: Path) -> bool:
+    """Whether this host has terminals; true also for a while after the kill of a holder."""
+    return any(map(is_terminal, runs.iterdir())) if runs.is_dir() else False
+
+
 def terminal_runs(runs: Path) -> list[Path]:
     """Return the run directories of this host's terminals, including those that are starting."""
     return _alive([run for run in runs.iterdir() if is_terminal(run)])
@@ -191,6 +196,11 @@ def warm_agents(runs: Path) -> Sequence[WarmAgent]:
             path = str(run / "holder.sock")
             agents.append(WarmAgent(path, int(since * 1000), _memory_bytes(pid)))
     return agents
+
+
+def has_warm_agents(runs: Path) -> bool:
+    """Whether this host has warm agents."""
+    return runs.is_dir() and any(_parked(runs))
 
 
 def end_warm_agents(runs: Path, path: str | None = None) -> int:

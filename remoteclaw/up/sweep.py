@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -12,12 +13,14 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.holder.runs import end_warm_agents, remove_dead_runs
+from remoteclaw.holder.runs import end_warm_agents, has_terminals, has_warm_agents, remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive
 from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals, remove_old_files
 
 #: The interval of the host's sweep, in seconds.
 SWEEP_HOST_S = 2.0
+#: How often these sweeps look whether the host is drained.
+DRAINED_EVERY = 5
 #: The directory of a dead run is removed after this time, in seconds.
 DEAD_RUN_S = 60
 
@@ -38,15 +41,16 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
     current = CurrentConfig(home, config)
     renewer = LeaseRenewer(fleet.terminals, home.host_id)
     budgets: Sequence[Budget] | None = None
-    while True:
+    for sweep in itertools.count():
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive, end_left=end_strays)
-            await renewer.renew_all(hold_s=current().terminals.hold_s)
+            if await asyncio.to_thread(has_terminals, home.runs):
+                await renewer.renew_all(hold_s=current().terminals.hold_s)
             await end_unknown_terminals(fleet.terminals, home.runs)
             await remove_old_files(home.terminals, fleet.terminals.is_open)
             await fleet.workers.clear_dead(is_alive)
-            if home.host_id in await fleet.drains.hosts():
-                await asyncio.to_thread(end_warm_agents, home.runs)
+            if sweep % DRAINED_EVERY == 0:
+                await _end_agents_of_drained(fleet, home)
             if budgets != (now := current().budgets):
                 await fleet.budgets.wake_all()
                 budgets = now
@@ -57,3 +61,10 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=DEAD_RUN_S)
         except OSError as error:  # a vanished file or a full process table: the next sweep retries
             log.warning("the host can't be swept for now: %s", error)
+
+
+async def _end_agents_of_drained(fleet: Fleet, home: Home) -> None:
+    """End the warm agents of this host if it is drained: other hosts serve their sessions now."""
+    has_warm = await asyncio.to_thread(has_warm_agents, home.runs)
+    if has_warm and home.host_id in await fleet.drains.hosts():
+        await asyncio.to_thread(end_warm_agents, home.runs)

@@ -31,6 +31,7 @@ from tests.bench.inbox import bench_inbox
 from tests.bench.load import Figure, bench_load
 from tests.bench.matrix import bench_matrix
 from tests.bench.models import MODELS, bench_model
+from tests.bench.redis_commands import bench_redis_commands
 from tests.bench.rows import Row, table
 from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
@@ -184,6 +185,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows.append(Row(*await bench_budgets(stack, rounds)))
             rows.append(Row(*await bench_inbox(stack, rounds)))
             starts, idle = await asyncio.to_thread(bench_start, rounds)
+            commands, commands_table = await asyncio.to_thread(bench_redis_commands)
+            sys.stderr.write(f"{commands_table}\n")
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             rows += [Row(*pairs) for pairs in await bench_chats(stack, rounds)]
@@ -208,7 +211,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *on_matrix]
+            figures += [idle, *commands, *on_matrix]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)

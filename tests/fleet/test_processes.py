@@ -2,6 +2,7 @@
 
 import subprocess
 
+import orjson
 import pytest
 
 from remoteclaw.fleet import keys, processes
@@ -49,8 +50,9 @@ async def test_a_process_that_has_been_killed_is_not_listed_for_long(stack: Stac
     worker.wait()
     now = await stack.fleet.scripts.now_ms()
     long_ago = now - int(processes.GONE_S * 1000) - 1
-    facts = processes.encode("vm", since_ms=long_ago, now_ms=long_ago)
-    await client.hset(keys.PROCESSES, f"worker {listed.host_id} {worker.pid}", facts)
+    field = f"worker {listed.host_id} {worker.pid}"
+    facts = orjson.loads(await client.hget(keys.PROCESSES, field) or b"")
+    await client.hset(keys.PROCESSES, field, orjson.dumps({**facts, "at_ms": long_ago}))
 
     assert await stack.fleet.processes.list() == []
     assert not await client.exists(keys.PROCESSES)

@@ -1,8 +1,9 @@
 -- Find the cron jobs that are due, and record that a scheduler runs.
--- keys: cron_due, cron_jobs, cron_scheduler
+-- keys: cron_due, cron_jobs, cron_scheduler, cron_open
 -- args: max_count, alive_ms, skipped
 --   skipped: the number of due jobs to skip
--- result: now_ms, jobs
+-- result: now_ms, unsettled, jobs
+--   unsettled: the number of runs that are not settled
 -- row: id, due_ms, job
 --   job: as JSON
 local now = now_ms()
@@ -17,4 +18,4 @@ for position = 1, #due, 2 do
     redis.call('ZREM', keys.cron_due, due[position])
   end
 end
-return result{now_ms = now, jobs = found}
+return result{now_ms = now, unsettled = redis.call('HLEN', keys.cron_open), jobs = found}

@@ -1,8 +1,10 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
--- keys: active, sessions, sweeper
+-- keys: active, sessions, sweeper, requests, rq_queues
 -- args: retry_ms, max_count, longest_ms, patient_checks, listed_ms, alive_ms
 --   retry_ms, longest_ms: the shortest and longest pause between two checks of a
 --   session; patient_checks: the number of checks for which a session waits for its host
+-- result: has_overdue, has_deserted, hints
+--   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone
 -- row: sid, why, session_key, queue
 --   why: expired|moved|scheduled
 local now = now_ms()
@@ -47,4 +49,10 @@ for _, sid in ipairs(due) do
     end
   end
 end
-return found
+local has_deserted = false
+for _, queue in ipairs(redis.call('SMEMBERS', keys.rq_queues)) do
+  local name = string.sub(queue, #'rq:queue:' + 1)
+  if string.find(name, '@', 1, true) and redis.call('EXISTS', 'rc:host:' .. name) == 0 then has_deserted = true end
+end
+local overdue = redis.call('ZRANGEBYSCORE', keys.requests, '-inf', now, 'LIMIT', 0, 1)
+return result{has_overdue = #overdue, has_deserted = has_deserted and 1 or 0, hints = found}

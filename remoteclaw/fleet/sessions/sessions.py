@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -184,15 +184,17 @@ class Sessions:
         ]
 
     async def _views(self, sids: Sequence[str]) -> Sequence[SessionView | None]:
-        def ask(pipeline: Any) -> None:
-            for sid in sids:
-                pipeline.hgetall(keys.state(sid))
-                pipeline.xlen(keys.inbound(sid))
-                pipeline.zscore(keys.SESSIONS, sid)
-                pipeline.hgetall(keys.session_map(sid))
-
-        results = iter(await self._scripts.run_pipeline(ask, is_atomic=True))
-        return [_view(sid, *values) for sid, *values in zip(sids, *[results] * 4, strict=True)]
+        rows = await self._scripts.run("session_views", sids=sids)
+        return [
+            _view(
+                sid,
+                dict(_pairs(row.state)),
+                row.waiting,
+                float(row.last_message_ms),
+                dict(_pairs(row.session_map)),
+            )
+            for sid, row in zip(sids, rows, strict=True)
+        ]
 
     async def _newest(self, count: int) -> Sequence[bytes]:
         client = self._scripts.client
@@ -435,6 +437,11 @@ class Sessions:
         )
         await self._waker.try_hint(session, stopped.queue)
         return None if stopped.count < 0 else int(stopped.count)
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the fields of a hash with their values, which follow them."""
+    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _view(

@@ -43,7 +43,7 @@ class Sweeper:
 
     async def sweep(self) -> int:
         """Sweep once; return the number of sessions for which a hint was sent."""
-        rows = await self._scripts.run(
+        swept = await self._scripts.run(
             "sweep",
             retry_ms=GRACE_MS,
             max_count=MAX_BATCH,
@@ -51,12 +51,17 @@ class Sweeper:
             patient_checks=PATIENT_CHECKS,
             listed_ms=STATE_MS,
             alive_ms=ALIVE_MS,
+            rq_queues=keys.RQ_QUEUES,
             deadline=boottime() + INTERVAL_S,
         )
-        for row in rows:
+        for row in swept.hints:
             log.info("session %s: hinted again, %s", row.sid[:8], row.why)
             await self._waker.hint(row.sid, row.session_key, queue=row.queue)
-        return len(rows)
+        if swept.has_deserted:
+            await self._workers.clear_deserted()
+        if swept.has_overdue:
+            await self._requests.expire_due()
+        return len(swept.hints)
 
     async def release_dead(
         self,
@@ -113,8 +118,6 @@ class Sweeper:
         while True:
             try:
                 await self.sweep()
-                await self._workers.clear_deserted()
-                await self._requests.expire_due()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)
             await asyncio.sleep(INTERVAL_S)

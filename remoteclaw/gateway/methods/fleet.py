@@ -17,6 +17,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.account_states import AccountState, configured_accounts
+from remoteclaw.fleet.drains import drain_problem
 from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.sessions.sessions import SessionView
@@ -72,7 +73,12 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
         hosts=tuple(_hosts(processes, drained)),
         memory=contract.RedisMemory(used_bytes=memory.used, limit_bytes=memory.limit),
         problems=(
-            *await _general_problems(call, memory.problem, version_problem(processes)),
+            *await _general_problems(
+                call,
+                redis=memory.problem,
+                drained=drain_problem(drained, call.home.host_id),
+                versions=version_problem(processes),
+            ),
             *_worker_problems(workers),
             *_adapter_problems(adapters),
         ),
@@ -103,19 +109,11 @@ def _hosts(processes: Sequence[HostProcess], drained: Mapping[str, int]) -> Iter
         )
 
 
-async def _general_problems(
-    call: Call, memory: str | None, versions: str | None
-) -> Sequence[contract.Problem]:
+async def _general_problems(call: Call, **known: str | None) -> Sequence[contract.Problem]:
+    """Return problems that are about no worker and no account; `known` are those by subject."""
     config = watched.problem if (watched := call.watched_config) else None
     sweeper = None if await call.fleet.workers.has_sweeper() else NO_SWEEPER
-    drained = await call.fleet.drains.problem(call.home.host_id)
-    problems = {
-        "configuration": config,
-        "redis": memory,
-        "sweeper": sweeper,
-        "drained": drained,
-        "versions": versions,
-    }
+    problems = {"configuration": config, "sweeper": sweeper, **known}
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 

@@ -21,6 +21,7 @@ from remoteclaw.gateway.feeds import EventReceiver, Feeds
 from remoteclaw.gateway.terminals.held_terminal import HeldTerminal
 from remoteclaw.gateway.terminals.resumable import ResumableTerminals
 from remoteclaw.gateway.terminals.viewers import TerminalViewers, ViewerConnection
+from remoteclaw.holder.runs import has_terminals
 from remoteclaw.host.logs import frames_of
 from remoteclaw.tty.keyboard import Typist
 from remoteclaw.tty.saved_state import last_screen
@@ -211,6 +212,10 @@ class HostTerminals:
 
     async def _check_terminals(self) -> None:
         assert self._tasks is not None, "it runs"
+        if not (self._held or self._replaced or self._viewers) and not await asyncio.to_thread(
+            has_terminals, self._home.runs
+        ):
+            return
         open_terminals = await self._fleet.terminals.held(self._host)
         await self._retake({held.epoch for held in open_terminals})
         for held in open_terminals:
