@@ -115,7 +115,8 @@ class SlackAdapter:
         url = about.get("url_private_download") or about.get("url_private")
         if not url:
             raise PlatformRefused("Slack doesn't give the file to apps.")
-        return await self._api.download(str(url), max_bytes=MAX_FILE)
+        is_html = "html" in str(about.get("mimetype"))
+        return await self._api.download(str(url), max_bytes=MAX_FILE, is_html=is_html)
 
     async def context(self, place: Place, before: str, limit: int) -> Sequence[ContextMessage]:
         """Return the messages of a thread before a message."""

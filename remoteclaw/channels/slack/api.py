@@ -103,6 +103,7 @@ class WebApi:
             timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=16),
             trust_env=url.startswith("https:"),
+            event_hooks={"request": [self._sign]},
         )
         self.scopes: frozenset[str] = frozenset()
         """The scopes of the token, as the newest response says."""
@@ -112,11 +113,7 @@ class WebApi:
         sent = {name: _encoded(value) for name, value in arguments.items() if value is not None}
         is_reading = method.startswith(_READING)
         try:
-            response = await self._http.post(
-                f"{self._url}/{method}",
-                data=sent,
-                headers={"Authorization": f"Bearer {self._token}"},
-            )
+            response = await self._http.post(f"{self._url}/{method}", data=sent)
         except _NOT_SENT as error:
             raise PlatformAway(_no_answer(error)) from None
         except httpx2.HTTPError as error:
@@ -128,6 +125,19 @@ class WebApi:
             return answer
         raise _failure(method, response, answer, is_reading=is_reading)
 
+    async def _sign(self, request: httpx2.Request) -> None:
+        """Add the token to a request, also to one that follows a redirect.
+
+        A file's address can be anywhere, because apps make files out of addresses. Raises
+        `PlatformRefused` for another server than Slack's: it must not get the token, and one in the
+        network here must not be asked.
+        """
+        slack, asked = httpx2.URL(self._url), request.url
+        is_same = (asked.scheme, asked.port) == (slack.scheme, slack.port)
+        if not is_same or not f".{asked.host}".endswith(f".{slack.host}"):
+            raise PlatformRefused("Slack doesn't have its content, only a link to it.")
+        request.headers["Authorization"] = f"Bearer {self._token}"
+
     async def upload(self, url: str, content: bytes) -> None:
         """Store the content of a file at the address that Slack has given for it."""
         try:
@@ -137,19 +147,22 @@ class WebApi:
         if response.status_code != 200:
             raise PlatformAway(f"Slack did not take the file (HTTP {response.status_code}).")
 
-    async def download(self, url: str, *, max_bytes: int) -> bytes:
-        """Return the content of a file. Raises `PlatformRefused` for one that is too large."""
+    async def download(self, url: str, *, max_bytes: int, is_html: bool) -> bytes:
+        """Return the content of a file, which is a web page only if it `is_html`.
+
+        Raises `PlatformRefused` for one that is too large or not Slack's, and for a login page.
+        """
         content = b""
-        headers = {"Authorization": f"Bearer {self._token}"}
         try:
-            async with self._http.stream("GET", url, headers=headers, timeout=FILE_S) as response:
-                kind = response.headers.get("content-type", "")
-                if response.is_redirect or (response.status_code == 200 and "html" in kind):
-                    raise PlatformRefused(NO_FILES)
+            async with self._http.stream(
+                "GET", url, timeout=FILE_S, follow_redirects=True
+            ) as response:
                 if response.status_code != 200:
                     raise PlatformAway(
                         f"Slack did not give the file (HTTP {response.status_code})."
                     )
+                if "html" in response.headers.get("content-type", "") and not is_html:
+                    raise PlatformRefused(NO_FILES)
                 async for piece in response.aiter_bytes():
                     content += piece
                     if len(content) > max_bytes:

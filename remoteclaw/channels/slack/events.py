@@ -227,10 +227,12 @@ def _written(message: Event) -> tuple[str, list[str]]:
 
 
 def _file(file: Event) -> IncomingFile:
-    size = file.get("size")
+    size, kind = file.get("size"), str(file.get("mimetype") or "application/octet-stream")
+    if file.get("subtype") == "slack_audio":  # Slack calls some recordings of a voice videos
+        kind = kind.replace("video/", "audio/")
     return IncomingFile(
         str(file["id"]),
         str(file.get("name") or file.get("title") or "file"),
-        str(file.get("mimetype") or "application/octet-stream"),
+        kind,
         size if isinstance(size, int) else None,
     )
