@@ -8,7 +8,7 @@ from typing import Any
 
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.channels.slack import text
-from remoteclaw.channels.slack.api import SlackRefused, WebApi
+from remoteclaw.channels.slack.api import SlackRefused, WebApi, next_page
 from remoteclaw.channels.slack.blocks import message_of
 from remoteclaw.channels.slack.emoji_names import name_of
 from remoteclaw.channels.slack.events import Me, Reader, ms_of
@@ -48,6 +48,8 @@ SHARED_S = (0.1, 0.2, 0.5, 1.0, 1.0)
 AGAIN = "*(perhaps a second time)*"
 #: `find` and `read` look at this many messages.
 PAGE = 100
+#: The messages of a page of a thread: Slack's maximum.
+THREAD_PAGE = 1000
 #: The account's own reactions to this many messages are remembered.
 MAX_REACTIONS = 500
 ORG_WIDE = (
@@ -74,6 +76,7 @@ class SlackAdapter:
         self._app = WebApi(settings.api_url, settings.read_secret("app_token"))
         self._external = settings.external
         self._me: Me
+        self._reader: Reader
         self._feed: Feed
         self._reactions: dict[tuple[str, str], set[str]] = {}
         """The names of the account's own reactions to a message."""
@@ -85,9 +88,12 @@ class SlackAdapter:
         who = await self._api.call("auth.test")
         if who.get("is_enterprise_install"):
             raise AccountRefused(ORG_WIDE)
-        self._me = Me(str(who["user_id"]), str(who.get("bot_id", "")), str(who["team_id"]))
-        reader = Reader(self._me, Names(self._api), external=self._external)
-        self._feed = Feed(self._api, Socket(self._app), reader)
+        ids = (
+            str(who.get(name) or "") for name in ("user_id", "bot_id", "team_id", "enterprise_id")
+        )
+        self._me = Me(*ids)
+        self._reader = Reader(self._me, Names(self._api), external=self._external)
+        self._feed = Feed(self._api, Socket(self._app), self._reader)
         await self._feed.connect()
         missing = sorted(BOT_SCOPES - self._api.scopes) if self._api.scopes else []
         problem = LACKS.format(scopes=", ".join(missing)) if missing else ""
@@ -125,8 +131,8 @@ class SlackAdapter:
         return [
             ContextMessage(
                 str(each.get("user") or each.get("bot_id") or ""),
-                await text.read(str(each.get("text") or ""), self._feed.names.of),
-                await self._feed.names.of(each["user"]) if "user" in each else None,
+                await text.read(str(each.get("text") or ""), self._reader.names.of),
+                await self._reader.names.of(each["user"]) if "user" in each else None,
             )
             for each in earlier[-limit:]
         ]
@@ -234,14 +240,24 @@ class SlackAdapter:
         return None
 
     async def _messages(self, place: Place, **which: Any) -> list[dict[str, Any]]:
-        """Return messages of a channel or thread, oldest first."""
-        if place.thread:
-            page = await self._api.call(
-                "conversations.replies", channel=place.chat, ts=place.thread, **which
-            )
-        else:
-            page = await self._api.call("conversations.history", channel=place.chat, **which)
-        return sorted(page["messages"], key=lambda each: float(each["ts"]))
+        """Return the newest messages of a channel, or those of a thread, oldest first.
+
+        What people of another company write is left out.
+        """
+        method, is_group = "conversations.history", not place.chat.startswith("D")
+        if place.thread:  # its newest messages are on its last page
+            which |= {"ts": place.thread, "limit": THREAD_PAGE}
+            method = "conversations.replies"
+        found: dict[str, dict[str, Any]] = {}
+        page: dict[str, Any] = {}
+        while not page or (place.thread and next_page(page)):
+            cursor = next_page(page) or None
+            page = await self._api.call(method, channel=place.chat, cursor=cursor, **which)
+            found |= {str(each["ts"]): each for each in page["messages"]}
+        messages = sorted(found.values(), key=lambda each: float(each["ts"]))
+        if not is_group:
+            return messages
+        return [each for each in messages if not await self._reader.is_external(each)]
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Show the state of a turn in a message."""
@@ -309,7 +325,7 @@ class SlackAdapter:
         return {
             "id": message["ts"],
             "from": str(message.get("user") or message.get("bot_id") or ""),
-            "text": await text.read(str(message.get("text") or ""), self._feed.names.of),
+            "text": await text.read(str(message.get("text") or ""), self._reader.names.of),
             "at": ms_of(message["ts"]),
         }
 

@@ -183,6 +183,11 @@ NO_FILES = (
 )
 
 
+def next_page(page: Mapping[str, Any]) -> str:
+    """Return the cursor of the page after one; empty if that is the last."""
+    return str((page.get("response_metadata") or {}).get("next_cursor") or "")
+
+
 def _encoded(value: Any) -> str:
     """Return an argument as a field of a form; half characters become question marks."""
     if isinstance(value, str):

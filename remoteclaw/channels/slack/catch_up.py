@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from remoteclaw.channels.slack.api import SlackRefused, WebApi
+from remoteclaw.channels.slack.api import SlackRefused, WebApi, next_page
 from remoteclaw.channels.slack.events import Event, source_of, thread_of
 from remoteclaw.errors import PlatformBusy
 
@@ -99,7 +99,7 @@ class CatchUp:
             about = {"types": TYPES, "exclude_archived": True, "limit": 999, "cursor": more}
             found = await self._call("users.conversations", **about)
             left |= {each["id"]: cursors.get(each["id"], since) for each in found["channels"]}
-            more = str((found.get("response_metadata") or {}).get("next_cursor") or "")
+            more = next_page(found)
         self._left = dict(sorted(left.items(), key=lambda each: float(each[1]), reverse=True))
         self._reading = None
         return {**self._left, **dict.fromkeys(old)}
@@ -126,7 +126,7 @@ class CatchUp:
             if not found.is_gone:  # the other sources are read all the same
                 log.warning("the history of %s is not read: %s", source, refusal)
         found.messages += page["messages"]
-        found.next_page = str((page.get("response_metadata") or {}).get("next_cursor") or "")
+        found.next_page = next_page(page)
         if found.next_page:
             return None
         del self._left[source]

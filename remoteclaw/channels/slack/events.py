@@ -28,6 +28,7 @@ NO_COMMAND = (
     "`{command}` is followed by a command, such as `{command} stop`. To write to the agent, "
     "mention it, or write to it in its direct chat."
 )
+EXTERNAL = "its sender is of another company"
 OTHER_FORM = "it has a form that is not known here"
 
 
@@ -38,6 +39,8 @@ class Me:
     user: str
     bot: str
     team: str
+    organization: str = ""
+    """The Enterprise organization of its workspace; empty if there is none."""
 
 
 def source_of(chat: str, thread: str | None) -> str:
@@ -111,9 +114,8 @@ class Reader:
             return None
         about = self._about(chat, str(message["ts"]), sender, is_group=is_group)
         about["thread"] = thread_of(message)
-        team = message.get("user_team") or message.get("team") or self._me.team
-        if is_group and team != self._me.team and not self._external:
-            return Incoming(**about, left_out="its sender is of another company")
+        if is_group and await self.is_external(message):
+            return Incoming(**about, left_out=EXTERNAL)
         try:
             said = await self._content(message)
         except MALFORMED:
@@ -130,6 +132,19 @@ class Reader:
         is_bot = bool(message.get("bot_id"))
         name = await self.names.of(sender) if not is_bot else message.get("username")
         return Incoming(**about, **said, sender_name=name, is_for_us=is_for_us, is_bot=is_bot)
+
+    async def is_external(self, message: Event) -> bool:
+        """Whether a person of another company has written a message, and that counts.
+
+        A reaction doesn't say of which company its person is, and within an organization, a
+        colleague can be of another workspace.
+        """
+        team, user = message.get("user_team") or message.get("team"), message.get("user")
+        ours = {self._me.team, self._me.organization} - {""}
+        if self._external or team in ours:
+            return False
+        teams = await self.names.teams_of(user) if user else frozenset()
+        return not teams & ours if teams else team is not None
 
     async def _content(self, message: Event) -> dict[str, Any]:
         raw = text.without_mention(str(message.get("text") or ""), self._me.user)
@@ -161,6 +176,8 @@ class Reader:
         if item.get("type") != "message" or event["user"] == self._me.user:
             return None
         about = self._about(item["channel"], str(event["event_ts"]), event["user"])
+        if about["is_group"] and await self.is_external(event):
+            return Incoming(**about, left_out=EXTERNAL)
         return Incoming(
             **about,
             sender_name=await self.names.of(event["user"]),
@@ -169,27 +186,32 @@ class Reader:
             is_removed=event["type"] == "reaction_removed",
         )
 
-    def pressed(self, payload: Event) -> Incoming | None:
+    async def pressed(self, payload: Event) -> Incoming | None:
         """Return the report of a press; None for a button that only opens a view."""
         action = payload["actions"][0]
         if action["action_id"] == WITH_REASON:
             return None
         choice = Choice(request=str(action["value"]), verdict=str(action["action_id"]))
-        return self._choice(payload, payload["container"], choice, str(action["action_ts"]))
+        return await self._choice(payload, payload["container"], choice, str(action["action_ts"]))
 
-    def submitted(self, payload: Event) -> Incoming:
+    async def submitted(self, payload: Event) -> Incoming:
         """Return the report of a reason that was entered."""
         view = payload["view"]
         shown = json.loads(view["private_metadata"])
         words = str(view["state"]["values"]["reason"]["reason"]["value"] or "")
         choice = Choice(request=shown["request"], verdict="deny", words=words)
-        return self._choice(payload, shown, choice, str(view["id"]))
+        return await self._choice(payload, shown, choice, str(view["id"]))
 
-    def _choice(self, payload: Event, where: Event, choice: Choice, id_: str) -> Incoming:
-        about = self._about(where["channel_id"], f"{id_} {choice.request}", payload["user"]["id"])
+    async def _choice(self, payload: Event, where: Event, choice: Choice, id_: str) -> Incoming:
+        user = payload["user"]
+        about = self._about(where["channel_id"], f"{id_} {choice.request}", user["id"])
+        if about["is_group"] and await self.is_external(
+            {"user": user["id"], "team": user.get("team_id")}
+        ):
+            return Incoming(**about, left_out=EXTERNAL)
         return Incoming(
             **about,
-            sender_name=payload["user"].get("name"),
+            sender_name=user.get("name"),
             thread=where.get("thread_ts"),
             reply_to=str(where["message_ts"]),
             choice=choice,

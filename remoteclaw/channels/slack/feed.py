@@ -15,7 +15,6 @@ from remoteclaw.channels.slack.api import WebApi
 from remoteclaw.channels.slack.blocks import reason_view
 from remoteclaw.channels.slack.catch_up import CatchUp, Found
 from remoteclaw.channels.slack.events import MALFORMED, WITH_REASON, Reader
-from remoteclaw.channels.slack.names import Names
 from remoteclaw.channels.slack.socket import Envelope, Socket
 from remoteclaw.errors import PlatformBusy, RemoteClawError
 from remoteclaw.protocols import Incoming, PollResult
@@ -36,7 +35,6 @@ class Feed:
 
     def __init__(self, api: WebApi, socket: Socket, reader: Reader) -> None:
         self._api, self._socket, self._reader = api, socket, reader
-        self.names: Names = reader.names
         self._catch_up = CatchUp(api)
         self._returned: Mapping[str, str | None] = {}
         """The cursors of the last result."""
@@ -167,22 +165,22 @@ class Feed:
                         return None, {}
                     return report, {}
                 case "interactive":
-                    return self._interaction(envelope), {}
+                    return await self._interaction(envelope), {}
         except MALFORMED as error:
             log.warning("a report of Slack is malformed: %s", type(error).__name__)
         return None, {}
 
-    def _interaction(self, envelope: Envelope) -> Incoming | None:
+    async def _interaction(self, envelope: Envelope) -> Incoming | None:
         payload = envelope.payload
         if payload["type"] == "view_submission":
-            return self._reader.submitted(payload)
+            return await self._reader.submitted(payload)
         if payload["type"] != "block_actions":
             return None
         if payload["actions"][0]["action_id"] == WITH_REASON:  # there are three seconds for it
             task = asyncio.create_task(self._ask_reason(payload))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
-        return self._reader.pressed(payload)
+        return await self._reader.pressed(payload)
 
     async def _ask_reason(self, payload: Mapping[str, Any]) -> None:
         view = reason_view(payload["actions"][0]["value"], payload["container"])

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from remoteclaw.channels.slack.api import SlackRefused, WebApi
@@ -12,8 +14,20 @@ from remoteclaw.errors import RemoteClawError
 KEPT_S, AGAIN_S = 3600.0, 60.0
 #: A message waits this long for a name, in seconds.
 ASK_S = 2.0
+#: At most this many names are asked for in so many seconds: all reports wait meanwhile, and anybody
+#: can write a message with hundreds of mentions.
+ASKS, PER_S = 20, 20.0
 #: This many names are kept.
 MAX_NAMES = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What is known of a person or channel."""
+
+    name: str
+    teams: frozenset[str] = frozenset()
+    """A person's workspaces and organization; empty if they are not known."""
 
 
 class Names:
@@ -21,31 +35,46 @@ class Names:
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
-        self._known: dict[str, tuple[float, str]] = {}
+        self._known: dict[str, tuple[float, Named]] = {}
+        self._asked_at: deque[float] = deque([0.0] * ASKS, maxlen=ASKS)
+        self._not_before = 0.0
 
     async def of(self, id_: str) -> str:
         """Return the name of a person or channel; the id if it can't be had."""
-        until, name = self._known.get(id_, (0.0, id_))
-        if time.monotonic() < until:
-            return name
+        return (await self._named(id_)).name
+
+    async def teams_of(self, id_: str) -> frozenset[str]:
+        """Return the workspaces and the organization of a person; empty if they can't be had."""
+        return (await self._named(id_)).teams
+
+    async def _named(self, id_: str) -> Named:
+        now = time.monotonic()
+        until, named = self._known.get(id_, (0.0, Named(id_)))
+        if now < until or now < max(self._not_before, self._asked_at[0] + PER_S):
+            return named
+        self._asked_at.append(now)
         kept_s = KEPT_S
         try:
             async with asyncio.timeout(ASK_S):
-                name = await self._asked(id_) or id_
+                named = await self._asked(id_)
         except SlackRefused:
-            name = id_
+            named = Named(id_)
         except (RemoteClawError, TimeoutError):
-            kept_s = AGAIN_S
+            kept_s, self._not_before = AGAIN_S, time.monotonic() + PER_S
         self._known.pop(id_, None)
-        self._known[id_] = time.monotonic() + kept_s, name
+        self._known[id_] = time.monotonic() + kept_s, named
         while len(self._known) > MAX_NAMES:
             del self._known[next(iter(self._known))]
-        return name
+        return named
 
-    async def _asked(self, id_: str) -> str:
-        if id_[0] in "UW":
-            return _name((await self._api.call("users.info", user=id_))["user"])
-        return str((await self._api.call("conversations.info", channel=id_))["channel"]["name"])
+    async def _asked(self, id_: str) -> Named:
+        if id_[0] not in "UW":
+            about = await self._api.call("conversations.info", channel=id_)
+            return Named(str(about["channel"].get("name") or id_))
+        user = (await self._api.call("users.info", user=id_))["user"]
+        of_grid = user.get("enterprise_user") or {}
+        teams = user.get("team_id"), of_grid.get("enterprise_id"), *(of_grid.get("teams") or ())
+        return Named(_name(user) or id_, frozenset(map(str, filter(None, teams))))
 
 
 def _name(user: Mapping[str, Any]) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.process import Channels
+from remoteclaw.channels.slack.adapter import SlackAdapter
 from remoteclaw.channels.slack.manifest import BOT_SCOPES, EVENTS
+from remoteclaw.channels.slack.settings import SlackAccount
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import keys
@@ -122,3 +124,14 @@ async def account(stack: Stack, team: SlackWorkspace) -> AsyncIterator[Account]:
     account.configure()
     yield account
     await account.stop()
+
+
+@pytest.fixture
+async def adapter(account: Account) -> AsyncIterator[SlackAdapter]:
+    """The adapter alone, connected to the account's workspace."""
+    team = account.team
+    settings = {"api_url": team.api_url, "token": team.bot_token, "app_token": team.app_token}
+    adapter = SlackAdapter(SlackAccount(**settings))
+    await adapter.connect()
+    yield adapter
+    await adapter.aclose()

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from remoteclaw.channels.slack import names
 from remoteclaw.fleet.requests.request import Request
 from remoteclaw.messages import EVERYONE
 from remoteclaw.protocols import Card
@@ -148,3 +151,20 @@ async def test_what_is_no_event_stops_nothing(account: Account) -> None:
         team.tell(event)
     team.say(account.direct, account.ann, "hello")
     await account.until_accepted(account.direct, account.ann, "hello")
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_message_with_hundreds_of_mentions_holds_up_nobody(
+    account: Account, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    """A person's program can write one; each name is a call, and Slack may answer none."""
+    monkeypatch.setattr(names, "ASK_S", 0.1)
+    team, direct = account.team, account.direct
+    await account.start()
+    if is_held:
+        team.fault("users.info", "hold", times=10**6)
+    eve = team.person("eve")
+    team.say(team.direct(eve), eve, " ".join(f"<@U{number:08}>" for number in range(300)))
+    team.say(direct, account.ann, "hello")
+    await account.until_accepted(direct, account.ann, "hello")
+    assert len(team.calls("users.info")) <= (1 if is_held else names.ASKS)

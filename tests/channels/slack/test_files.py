@@ -7,22 +7,10 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.slack.adapter import SlackAdapter
-from remoteclaw.channels.slack.settings import SlackAccount
 from remoteclaw.channels.transcribe import is_recording
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.protocols import Incoming
 from tests.support.slack import SlackWorkspace, file
-
-
-@pytest.fixture
-async def adapter(team: SlackWorkspace) -> AsyncIterator[SlackAdapter]:
-    """A connected adapter."""
-    team.set(limit_scale=100)
-    settings = {"api_url": team.api_url, "token": team.bot_token, "app_token": team.app_token}
-    adapter = SlackAdapter(SlackAccount(**settings))
-    await adapter.connect()
-    yield adapter
-    await adapter.aclose()
 
 
 async def received(adapter: SlackAdapter, team: SlackWorkspace, *files: Any) -> Incoming:

@@ -10,7 +10,8 @@ from tests.support.slack.world import TRIGGER_S, Content, Workspace, new_id
 def auth_test(world: Workspace) -> Content:
     about = {"url": "https://tests.slack.com/", "team": "Tests", "user": "claw"}
     ids = {"team_id": world.team, "user_id": world.bot, "bot_id": world.bot_id}
-    enterprise = {"enterprise_id": "E0TESTS"} if world.is_enterprise else {}
+    organization = world.organization or ("E0TESTS" if world.is_enterprise else "")
+    enterprise = {"enterprise_id": organization} if organization else {}
     return {**about, **ids, **enterprise, "is_enterprise_install": world.is_enterprise}
 
 

@@ -97,6 +97,8 @@ class Workspace:
     """Why no call is taken: `token_revoked`, `account_inactive`, …"""
     is_enterprise: bool = False
     """Whether the token is of a whole organisation."""
+    organization: str = ""
+    """The Enterprise organization of the workspace; empty if there is none."""
     share_s: float = 0.05
     """How long an uploaded file takes until its message is there, in seconds."""
 
