@@ -13,7 +13,7 @@ from typing import Any
 
 from remoteclaw.channels.slack.api import SlackRefused, WebApi, next_page
 from remoteclaw.channels.slack.events import Event, source_of, thread_of
-from remoteclaw.errors import PlatformBusy
+from remoteclaw.errors import PlatformAway, PlatformBusy
 
 #: At most this many calls a minute; the rest of Slack's limit is for what agents do.
 CALLS, PER_S = 40, 60.0
@@ -21,7 +21,15 @@ CALLS, PER_S = 40, 60.0
 PAGE = 200
 #: A thread is followed for this long after its last message, in seconds.
 FOLLOWED_S = 7 * 24 * 3600.0
-TYPES = "public_channel,private_channel,mpim,im"
+#: After a failure, the next call is made after this time, in seconds.
+AWAY_S = 5.0
+#: The kinds of conversations that can be listed, by the scope that this needs.
+TYPES = {
+    "channels:read": "public_channel",
+    "groups:read": "private_channel",
+    "mpim:read": "mpim",
+    "im:read": "im",
+}
 #: What Slack says of a place that the account can't read any more.
 GONE = ("channel_not_found", "not_in_channel", "thread_not_found")
 
@@ -36,6 +44,8 @@ class Found:
     after: str
     messages: list[Event] = field(default_factory=list)
     """Oldest first, once all pages are read."""
+    begun: dict[str, str] = field(default_factory=dict)
+    """The cursors of the threads that it shows, which are read next."""
     is_gone: bool = False
     """Whether the account can't read the source any more."""
     next_page: str = ""
@@ -95,8 +105,10 @@ class CatchUp:
         old = {source for source, at in threads.items() if now - float(at) > FOLLOWED_S}
         left = {source: cursor for source, cursor in threads.items() if source not in old}
         more: str | None = None
-        while more != "":
-            about = {"types": TYPES, "exclude_archived": True, "limit": 999, "cursor": more}
+        scopes = self._api.scopes or TYPES.keys()
+        types = ",".join(kind for scope, kind in TYPES.items() if scope in scopes)
+        while more != "" and types:
+            about = {"types": types, "exclude_archived": True, "limit": 999, "cursor": more}
             found = await self._call("users.conversations", **about)
             left |= {each["id"]: cursors.get(each["id"], since) for each in found["channels"]}
             more = next_page(found)
@@ -105,7 +117,7 @@ class CatchUp:
         return {**self._left, **dict.fromkeys(old)}
 
     async def step(self) -> Found | None:
-        """Make one call; return a source once it is read. A failed call leaves it unread."""
+        """Make one call; return a source once it is read. A failed call leaves it for later."""
         source, after = next(iter(self._left.items()))
         if self._reading is None or self._reading.source != source:
             self._reading = Found(source, after)
@@ -121,6 +133,11 @@ class CatchUp:
             method, about = "conversations.replies", {**about, "ts": found.thread}
         try:
             page = await self._call(method, **about)
+        except (PlatformAway, PlatformBusy) as error:
+            self._not_before = time.monotonic() + getattr(error, "after_s", AWAY_S)
+            if isinstance(error, PlatformAway):  # perhaps this one alone
+                self._left[source] = self._left.pop(source)
+            return None
         except SlackRefused as refusal:
             page, found.is_gone = {"messages": []}, refusal.error in GONE
             if not found.is_gone:  # the other sources are read all the same
@@ -141,16 +158,14 @@ class CatchUp:
         return found
 
     def _follow(self, found: Found) -> None:
-        """Read the threads that have begun meanwhile."""
-        for message in found.messages:
-            if not found.thread and message.get("reply_count"):
-                source = source_of(found.chat, str(message["ts"]))
-                self._left.setdefault(source, str(message["ts"]))
+        """Read the threads in which somebody has written meanwhile, if their channel shows it."""
+        for message in found.messages if not found.thread else ():
+            its, thread = str(message["ts"]), thread_of(message)  # of a reply that it shows, too
+            if thread or message.get("reply_count"):
+                source = source_of(found.chat, thread or its)
+                found.begun.setdefault(source, found.after if thread else its)
+        self._left = {**self._left, **found.begun, **self._left}
 
     async def _call(self, method: str, **arguments: Any) -> dict[str, Any]:
         self._calls.append(time.monotonic())
-        try:
-            return await self._api.call(method, **arguments)
-        except PlatformBusy as busy:
-            self._not_before = time.monotonic() + busy.after_s
-            raise
+        return await self._api.call(method, **arguments)

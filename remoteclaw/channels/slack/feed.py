@@ -16,7 +16,7 @@ from remoteclaw.channels.slack.blocks import reason_view
 from remoteclaw.channels.slack.catch_up import CatchUp, Found
 from remoteclaw.channels.slack.events import MALFORMED, WITH_REASON, Reader
 from remoteclaw.channels.slack.socket import Envelope, Socket
-from remoteclaw.errors import PlatformBusy, RemoteClawError
+from remoteclaw.errors import RemoteClawError
 from remoteclaw.protocols import Incoming, PollResult
 
 #: How long a poll waits for envelopes, in seconds.
@@ -41,8 +41,8 @@ class Feed:
         self._start = 0.0
         self._is_behind = True
         """Whether the histories have messages that Slack won't push."""
-        self._held: list[Envelope] = []
-        """What waits for the history of its conversation."""
+        self._held: list[tuple[str, Envelope]] = []
+        """What waits for the history of a source."""
         self._deleted: dict[tuple[str, str], None] = {}
         """Messages that were deleted, newest last: what Slack repeats comes in no order."""
         self._opening: set[asyncio.Task[None]] = set()
@@ -72,10 +72,7 @@ class Feed:
         if arrived:
             return await self._taken(arrived)
         if not self._catch_up.is_over and self._catch_up.wait_s <= 0:
-            try:
-                found = await self._catch_up.step()
-            except PlatformBusy:  # the pause is the catch-up's own; live events go on
-                found = None
+            found = await self._catch_up.step()
             if found:
                 return await self._read(found)
         return PollResult()
@@ -100,7 +97,7 @@ class Feed:
                 report, moved = None, {}
             elif self._catch_up.has(source):
                 self._catch_up.hasten(source)
-                self._held.append(envelope)
+                self._held.append((source, envelope))
                 continue
             taken.append(envelope)
             reports += [report] if report and not self._is_deleted(report) else []
@@ -120,8 +117,9 @@ class Feed:
 
     async def _read(self, found: Found) -> PollResult:
         """Return the reports of a history, then the live ones that have waited for it."""
+        waited = [each for source, each in self._held if source == found.source]
+        self._held = [each for each in self._held if each[0] != found.source]
         if found.is_gone:
-            self._held = [each for each in self._held if not self._is_of(each, found.source)]
             return self._result([], [], {found.source: None})
         is_group = not found.chat.startswith("D")
         reports = []
@@ -129,10 +127,8 @@ class Feed:
             report = await self._message(message, found.chat, is_group=is_group)
             reports += [report] if report else []
         cursor = found.messages[-1]["ts"] if found.messages else found.after
-        waited = [each for each in self._held if self._is_of(each, found.source)]
-        self._held = [each for each in self._held if each not in waited]
         live = await self._taken(waited)
-        cursors = {found.source: cursor, **live.cursors}
+        cursors = {**found.begun, found.source: cursor, **live.cursors}
         return self._result([*reports, *live.incoming], waited, cursors)
 
     async def _message(
@@ -143,14 +139,6 @@ class Feed:
         except MALFORMED as error:
             log.warning("a message in %s is malformed: %s", chat, type(error).__name__)
             return None
-
-    @staticmethod
-    def _is_of(envelope: Envelope, source: str) -> bool:
-        event = envelope.payload.get("event") or {}
-        chat, _, thread = source.partition("/")
-        its = event.get("thread_ts")
-        its = None if its == event.get("ts") else its
-        return event.get("channel") == chat and (its or "") == thread
 
     async def _report_of(self, envelope: Envelope) -> tuple[Incoming | None, dict[str, str]]:
         """Return the report of an envelope, if anybody expects something of it, and its cursor."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from remoteclaw.channels.slack.manifest import BOT_SCOPES
 from remoteclaw.messages import EVERYONE
 from tests.channels.slack.conftest import Account
 from tests.support.waiting import eventually
@@ -73,3 +74,59 @@ async def test_a_history_that_slack_refuses_holds_up_no_other(account: Account) 
 
     await eventually(is_accepted)
     assert other in [each["arguments"]["channel"] for each in team.calls("conversations.history")]
+
+
+async def test_a_thread_that_begins_in_an_outage_survives_a_second_one(account: Account) -> None:
+    """Its first message is in the channel's history, and its replies have to be read as well."""
+    team, room, ann = account.team, account.room, account.ann
+    await account.start()
+    await account.stop()
+    root = team.say(room, ann, f"<@{team.bot}> one")
+    team.say(room, ann, "two", thread=root)
+    team.fault("conversations.replies", "hold")
+    await account.start()
+    await account.until_accepted(room, EVERYONE, "one", thread=root)
+    await eventually(lambda: team.calls("conversations.replies"))
+    await account.stop()
+    team.release()
+    await account.start()
+    await account.until_accepted(room, EVERYONE, "one", "two", thread=root)
+
+
+async def test_a_reply_that_the_channel_shows_too_is_read(account: Account) -> None:
+    """It is in the channel's history, though its thread began before the account did."""
+    team, room, ann = account.team, account.room, account.ann
+    root = team.say(room, ann, "old")
+    await account.start()
+    await account.stop()
+    team.say(room, ann, f"<@{team.bot}> new", thread=root, broadcast=True)
+    await account.start()
+    await account.until_accepted(room, EVERYONE, "new", thread=root)
+
+
+async def test_a_history_that_slack_can_not_read_holds_up_no_other(account: Account) -> None:
+    team, ann, direct = account.team, account.ann, account.direct
+    await account.start()
+    team.say(direct, ann, "one")
+    await account.until_accepted(direct, ann, "one")
+    await account.stop()
+    broken = team.channel("broken", members=[ann])
+    team.set(broken_history=broken)
+    team.say(broken, ann, "never")
+    team.say(direct, ann, "two")
+    await account.start()
+    await account.until_accepted(direct, ann, "one", "two")
+    team.say(direct, ann, "three")
+    await account.until_accepted(direct, ann, "one", "two", "three")
+    assert (await account.state())[1] == ""
+
+
+async def test_histories_are_read_with_the_scopes_that_there_are(account: Account) -> None:
+    """Slack refuses to list conversations of one kind without its scope, with all others."""
+    team, ann, direct = account.team, account.ann, account.direct
+    team.set(scopes=sorted(BOT_SCOPES - {"mpim:read"}))
+    await account.start()
+    await account.stop()
+    team.say(direct, ann, "one")
+    await account.start()
+    await account.until_accepted(direct, ann, "one")

@@ -38,6 +38,8 @@ def conversations_history(
 ) -> Content:
     """Newest first; with `oldest` only, pages go forward from there (slackhq/slack-api-docs#4)."""
     there = _readable(world, channel, "history")
+    if channel == world.broken_history:
+        raise Refusal("internal_error", status=500)
     top = [
         one
         for one in there.messages.values()

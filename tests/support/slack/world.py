@@ -99,6 +99,8 @@ class Workspace:
     """Whether the token is of a whole organisation."""
     organization: str = ""
     """The Enterprise organization of the workspace; empty if there is none."""
+    broken_history: str = ""
+    """The channel whose history Slack can't read."""
     share_s: float = 0.05
     """How long an uploaded file takes until its message is there, in seconds."""
 
