@@ -6,6 +6,7 @@ the history of its own conversation is read.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from remoteclaw.channels.slack.blocks import reason_view
 from remoteclaw.channels.slack.catch_up import CatchUp, Found
 from remoteclaw.channels.slack.events import MALFORMED, WITH_REASON, Reader
 from remoteclaw.channels.slack.socket import Envelope, Socket
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.errors import PlatformBusy, RemoteClawError
 from remoteclaw.protocols import Incoming, PollResult
 
 #: How long a poll waits for envelopes, in seconds.
@@ -48,8 +49,12 @@ class Feed:
         self._opening: set[asyncio.Task[None]] = set()
 
     async def connect(self) -> None:
-        """Open the connection, which checks the app-level token."""
-        await self._socket.ensure()
+        """Open the connection, which checks the app-level token.
+
+        Slack lets an app open about one a minute: replies don't wait for that, and polls do.
+        """
+        with contextlib.suppress(PlatformBusy):
+            await self._socket.ensure()
 
     async def poll(self, cursors: Mapping[str, str]) -> PollResult:
         """Wait for what people do."""

@@ -15,14 +15,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from remoteclaw.channels.slack.api import WebApi
-from remoteclaw.errors import AccountRefused, PlatformAway
+from remoteclaw.errors import AccountRefused, PlatformAway, PlatformBusy
 
 #: Time limit for opening a connection until Slack's first message, in seconds.
 OPEN_S = 10.0
-#: A connection that lives shorter counts as failed, so that the next one waits, in seconds.
+#: After a connection that lived shorter, the next one waits, each time twice as long, up to a minute:
+#: Slack lets an app open about one a minute. In seconds.
 SHORT_S = 5.0
 #: A ping that is not answered within this time ends the connection, in seconds.
 PING_S = 10.0
+
+SWITCHED_OFF = "Socket Mode is switched off: switch it on on the app's page."
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,10 @@ class Socket:
         self._api = api
         self._arrived: asyncio.Queue[Envelope] = asyncio.Queue()
         self._current: ClientConnection | None = None
-        self._opened_at = 0.0
-        self._reading: set[asyncio.Task[None]] = set()
+        self._opened_at = self._next_at = 0.0
+        self._in_short = 0
+        """How many connections in a row have lived shortly."""
+        self._reading: set[asyncio.Task[None] | None] = set()
         self._is_refused = False
         """Whether Socket Mode is switched off."""
         self.was_lost = True
@@ -63,17 +68,31 @@ class Socket:
     async def ensure(self) -> None:
         """Open a connection if there is none, or if Slack is about to close it.
 
-        Raises `AccountRefused`, and `PlatformAway` also after one that has just ended.
+        Raises `AccountRefused`, and `PlatformAway` and `PlatformBusy` if there is none at all.
         """
         if self._is_refused:
             self._is_refused = False
-            raise AccountRefused("Socket Mode is switched off: switch it on on the app's page.")
+            raise AccountRefused(SWITCHED_OFF)
         if self._current is not None:
             return
-        if self._opened_at and time.monotonic() - self._opened_at < SHORT_S:
-            self._opened_at = 0.0
-            raise PlatformAway("Slack has closed the connection at once.")
+        if time.monotonic() < self._next_at:
+            if not self._reading:
+                raise PlatformAway("Slack has closed connections at once: the next one waits.")
+            return
+        try:
+            connection = await self._open()
+        except (PlatformAway, PlatformBusy) as error:
+            if not self._reading:
+                raise
+            self._next_at = time.monotonic() + getattr(error, "after_s", SHORT_S)
+            return
+        self._current, self._opened_at = connection, time.monotonic()
+        self._reading.add(asyncio.create_task(self._read(connection)))
+
+    async def _open(self) -> ClientConnection:
         url = str((await self._api.call("apps.connections.open"))["url"])
+        connection: ClientConnection | None = None
+        hello: dict[str, Any] = {}
         try:
             async with asyncio.timeout(OPEN_S):
                 connection = await connect(
@@ -83,21 +102,24 @@ class Socket:
                     ping_timeout=PING_S,
                     close_timeout=1,
                 )
-                hello = json.loads(await connection.recv())
-        except (OSError, TimeoutError, ValueError, WebSocketException) as error:
+                hello = dict(json.loads(await connection.recv()))
+        except (OSError, TimeoutError, TypeError, ValueError, WebSocketException) as error:
             raise PlatformAway(f"Slack can't be reached ({type(error).__name__}).") from None
-        if hello.get("type") != "hello":
-            await connection.close()
-            raise PlatformAway(f"Slack did not say hello: {hello.get('reason') or hello}.")
-        self._current, self._opened_at = connection, time.monotonic()
-        task = asyncio.create_task(self._read(connection))
-        self._reading.add(task)
-        task.add_done_callback(self._reading.discard)
+        finally:  # Slack would send events to one that nobody reads
+            if connection and hello.get("type") != "hello":
+                await connection.close()
+        if hello.get("reason") == "link_disabled":
+            raise AccountRefused(SWITCHED_OFF)
+        if connection is None or hello.get("type") != "hello":
+            raise PlatformAway(f"Slack did not say hello: {hello.get('reason')}.")
+        return connection
 
     async def envelopes(self, wait_s: float) -> list[Envelope]:
         """Return what has arrived, once something has, or the connection has ended."""
         found = []
-        if self._arrived.empty() and self._current is not None:
+        if self._current is None:
+            wait_s = min(wait_s, self._next_at - time.monotonic())
+        if self._arrived.empty() and self._reading:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     found.append(await self._arrived.get())
@@ -113,35 +135,38 @@ class Socket:
             pass
         finally:
             await connection.close()
+            self._reading -= {asyncio.current_task()}
+            self.was_lost |= not self._reading
+            self._lose(connection)
+
+    def _lose(self, connection: ClientConnection) -> None:
+        """Note that a connection has ended, or is about to; the next one begins."""
         if self._current is connection:
-            self._current = None
-        if len(self._reading) == 1:  # no other connection is there
-            self.was_lost = True
-        self._wake(connection)
+            self._current, now = None, time.monotonic()
+            is_short = now - self._opened_at < SHORT_S
+            self._in_short = min(self._in_short + 1, 6) if is_short else 0
+            self._next_at = now + 2**self._in_short - 1
+        self._arrived.put_nowait(Envelope("", "", {}, connection))
 
     def _take(self, frame: str | bytes, connection: ClientConnection) -> None:
         try:
             message = json.loads(frame)
             if message.get("type") == "disconnect":
                 self._is_refused = message.get("reason") == "link_disabled"
-                if self._current is connection:  # it goes on until its end; the next one begins
-                    self._current = None
-                self._wake(connection)
+                self._lose(connection)
             elif "envelope_id" in message:
                 payload = message.get("payload") or {}
                 envelope = Envelope(message["envelope_id"], message["type"], payload, connection)
                 self._arrived.put_nowait(envelope)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             log.warning("Slack has sent what is no envelope: %s", type(error).__name__)
-
-    def _wake(self, connection: ClientConnection) -> None:
-        self._arrived.put_nowait(Envelope("", "", {}, connection))
 
     async def close(self) -> None:
         """Close all connections, and forget what has arrived: Slack repeats it."""
         self._current, self._arrived = None, asyncio.Queue()
-        self._opened_at, self.was_lost = 0.0, True
-        for task in [*self._reading]:
+        self.was_lost = True
+        for task in filter(None, [*self._reading]):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        self._reading.clear()

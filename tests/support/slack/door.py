@@ -293,10 +293,11 @@ class Door:
         self._world.clock.advance(seconds)
 
     def set(self, **state: Any) -> None:
-        """Set what a workspace is like: its fields, `limit_scale` or `closes_at_once`."""
+        """Set what a workspace is like: its fields, `limit_scale`, or how connections begin."""
         self._world.limits.scale = state.pop("limit_scale", self._world.limits.scale)
         sockets = self._world.sockets
-        sockets.closes_at_once = state.pop("closes_at_once", sockets.closes_at_once)
+        for key in ("closes_at_once", "first", "is_mute"):
+            setattr(sockets, key, state.pop(key, getattr(sockets, key)))
         for key, value in state.items():
             assert hasattr(self._world, key), key
             setattr(self._world, key, tuple(value) if isinstance(value, list) else value)

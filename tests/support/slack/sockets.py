@@ -64,6 +64,10 @@ class Sockets:
         """How often a connection was opened."""
         self.closes_at_once = False
         """Whether each new connection is closed at once."""
+        self.is_mute = False
+        """Whether no new connection is greeted."""
+        self.first = ""
+        """What a new connection says instead of its greeting."""
         self._app_id = app_id
         self._clock = clock
         self._ids = itertools.count(1)
@@ -87,7 +91,10 @@ class Sockets:
         about = {"host": socket.id, "approximate_connection_time": 3600}
         hello = {"num_connections": len(self.open) + 1, "debug_info": about}
         info = {"connection_info": {"app_id": self._app_id}}
-        await answer.send_json({"type": "hello", **hello, **info})
+        if self.first:
+            await answer.send_str(self.first)
+        elif not self.is_mute:
+            await answer.send_json({"type": "hello", **hello, **info})
         self.open[socket.id] = socket
         writer = self._task(self._write(socket))
         try:
