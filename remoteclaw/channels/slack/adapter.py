@@ -17,13 +17,7 @@ from remoteclaw.channels.slack.manifest import BOT_SCOPES
 from remoteclaw.channels.slack.names import Names
 from remoteclaw.channels.slack.settings import SlackAccount
 from remoteclaw.channels.slack.socket import Socket
-from remoteclaw.errors import (
-    AccountRefused,
-    PlatformAway,
-    PlatformRefused,
-    PlatformUnknown,
-    RemoteClawError,
-)
+from remoteclaw.errors import AccountRefused, PlatformRefused, RemoteClawError
 from remoteclaw.messages import code_files
 from remoteclaw.protocols import (
     ContextMessage,
@@ -80,8 +74,6 @@ class SlackAdapter:
         self._feed: Feed
         self._reactions: dict[tuple[str, str], set[str]] = {}
         """The names of the account's own reactions to a message."""
-        self._has_status = True
-        """Whether the app may show a status line."""
 
     async def connect(self) -> Identity:
         """Check the bot token and its scopes."""
@@ -140,13 +132,8 @@ class SlackAdapter:
     async def tell_pressed(self, incoming: Incoming, text: str, *, is_refused: bool) -> None:
         """Tell the person why a press has no effect; else the card shows its result."""
         if is_refused:
-            await self._api.call(
-                "chat.postEphemeral",
-                channel=incoming.chat,
-                user=incoming.sender,
-                thread_ts=incoming.thread,
-                text=text,
-            )
+            about = {"channel": incoming.chat, "thread_ts": incoming.thread, "text": text}
+            await self._api.call("chat.postEphemeral", user=incoming.sender, **about)
 
     # -- what agents write ---------------------------------------------------------------------
 
@@ -172,39 +159,29 @@ class SlackAdapter:
         if part.file_name:
             return await self._send_file(reply, part, content or b"")
         markdown = f"{AGAIN}\n\n{part.content}" if is_again else part.content
-        about = {
-            "channel": reply.channel_id,
-            "thread_ts": reply.thread_id,
-            **message_of(markdown, reply.card if part.index == 0 else None),
-        }
+        place = Place(reply.channel_id, reply.thread_id)
+        message = message_of(markdown, reply.card if part.index == 0 else None)
         if reply.to_person:
-            await self._api.call("chat.postEphemeral", user=reply.to_person, **about)
+            about = {"channel": place.chat, "thread_ts": place.thread, "user": reply.to_person}
+            await self._api.call("chat.postEphemeral", **about, **message)
             return Sent()
-        posted = await self._api.call(
-            "chat.postMessage",
-            **about,
-            unfurl_links=False,
-            unfurl_media=False,
-            metadata=_marked(reply, part),
-        )
-        return Sent(str(posted["ts"]))
+        return Sent(await self._post(place, **message, metadata=_marked(reply, part)))
+
+    async def _post(self, place: Place, **message: Any) -> str:
+        """Post a message, without previews of its links; return its id."""
+        about = {"channel": place.chat, "thread_ts": place.thread, **message}
+        about |= {"unfurl_links": False, "unfurl_media": False}
+        return str((await self._api.call("chat.postMessage", **about))["ts"])
 
     async def _send_file(self, reply: Reply, part: Part, content: bytes) -> Sent:
         """Upload a file, then share it. Only the last call shows it."""
         name = part.file_name
-        try:
-            room = await self._api.call(
-                "files.getUploadURLExternal", filename=name, length=len(content)
-            )
-        except PlatformUnknown as unknown:
-            raise PlatformAway(str(unknown)) from None
+        about = {"filename": name, "length": len(content)}
+        room = await self._api.call("files.getUploadURLExternal", **about)
         await self._api.upload(str(room["upload_url"]), content)
-        await self._api.call(
-            "files.completeUploadExternal",
-            files=[{"id": room["file_id"], "title": name}],
-            channel_id=reply.channel_id,
-            thread_ts=reply.thread_id,
-        )
+        shared = {"channel_id": reply.channel_id, "thread_ts": reply.thread_id}
+        files = [{"id": room["file_id"], "title": name}]
+        await self._api.call("files.completeUploadExternal", files=files, **shared)
         return Sent(await self._shared(str(room["file_id"]), reply.channel_id))
 
     async def _shared(self, file: str, chat: str) -> str | None:
@@ -261,21 +238,14 @@ class SlackAdapter:
 
     async def preview(self, place: Place, live: Live, *, message_id: str | None) -> str:
         """Show the state of a turn in a message."""
-        status = " · ".join(filter(None, (live.activity, live.plan)))[:300]
-        shown = text.quiet(live.text).encode()[-3000:].decode(errors="ignore")
-        markdown = "\n\n".join(filter(None, (shown, f"_{status}_" if status else ""))) or "…"
+        status = " · ".join(filter(None, (live.activity, live.plan)))[:200]
+        ends = text.quiet(f"_{status}_") if status else ""
+        shown = text.quiet(live.text).encode(errors="replace")[-2800:].decode(errors="ignore")
+        markdown = "\n\n".join(filter(None, (shown, ends))) or "…"
         if message_id is not None:
             await self._edit(place.chat, message_id, message_of(markdown))
             return message_id
-        posted = await self._api.call(
-            "chat.postMessage",
-            channel=place.chat,
-            thread_ts=place.thread,
-            unfurl_links=False,
-            unfurl_media=False,
-            **message_of(markdown),
-        )
-        return str(posted["ts"])
+        return await self._post(place, **message_of(markdown))
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
         """Edit a preview, or the card of a request, into a part of the reply."""
@@ -292,17 +262,9 @@ class SlackAdapter:
 
     async def typing(self, place: Place) -> None:
         """Show a status line in a thread, if the app may."""
-        if not place.thread or not self._has_status:
-            return
-        try:
-            await self._api.call(
-                "assistant.threads.setStatus",
-                channel_id=place.chat,
-                thread_ts=place.thread,
-                status=WORKING,
-            )
-        except SlackRefused:
-            self._has_status = False
+        if place.thread:
+            about = {"channel_id": place.chat, "thread_ts": place.thread, "status": WORKING}
+            await self._api.call("assistant.threads.setStatus", **about)
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React to a message, delete or pin it, or read a channel or thread."""

@@ -31,10 +31,13 @@ from remoteclaw.host.files import format_size
 
 #: Time limits for connecting, for a response, and for the transfer of a file, in seconds.
 CONNECT_S, ANSWER_S, FILE_S = 10.0, 30.0, 120.0
-#: The pause after a 429 that names none, in seconds.
-BUSY_S = 5.0
-#: Methods that change nothing, so that they can be repeated.
-_READING = ("auth.", "conversations.", "users.", "files.info", "reactions.get", "apps.connections.")
+#: The pause after a 429 that names none, and the longest, in seconds.
+BUSY_S, MAX_BUSY_S = 5.0, 600.0
+#: Methods that change nothing that lasts, so that they can be repeated.
+_READING = (
+    *("apps.connections.", "assistant.", "auth.", "conversations.", "files.get", "files.info"),
+    *("reactions.get", "users."),
+)
 
 #: Explanations for people, by Slack's error.
 _EXPLANATIONS = {
@@ -42,23 +45,15 @@ _EXPLANATIONS = {
     "channel_not_found": "Slack knows no such channel, or the app is not in it: invite it with "
     "/invite.",
     "is_archived": "The channel is archived.",
+    "ekm_access_denied": "The workspace's administrators have suspended messages there.",
     "restricted_action": "The workspace doesn't let apps post there.",
     "restricted_action_read_only_channel": "The channel is read-only.",
     "restricted_action_thread_only_channel": "The channel takes only replies in threads.",
-    "restricted_action_thread_locked": "The thread is locked.",
     "msg_too_long": "Slack refuses it: it is too long.",
     "message_not_found": "Slack has no such message.",
-    "thread_not_found": "Slack has no such thread.",
-    "cant_update_message": "Slack lets the app change its own messages only.",
-    "edit_window_closed": "The workspace doesn't allow changes so late.",
-    "user_is_bot": "Slack lets apps write to no other app.",
     "messages_tab_disabled": "The app can't be written to: switch on the Messages Tab under App "
     "Home on the app's page.",
     "invalid_name": "Slack knows no such emoji.",
-    "too_many_pins": "The channel has too many pins.",
-    "file_not_found": "Slack has no such file any more.",
-    "file_deleted": "The file was deleted.",
-    "storage_limit_reached": "The workspace has no room for files left.",
     "link_disabled": "Socket Mode is switched off: switch it on on the app's page.",
 }
 #: What Slack says if it refuses the account itself.
@@ -74,12 +69,17 @@ _ACCOUNT = {
     "the app again on its page.",
     "team_access_not_granted": "The workspace has not approved the app: ask its administrators.",
     "access_denied": "The workspace doesn't allow the app: ask its administrators.",
-    "org_login_required": "The workspace is being moved to an Enterprise organization: wait until "
-    "that is done.",
+    **dict.fromkeys(
+        ("org_login_required", "team_added_to_org"),
+        "The workspace is being moved to an Enterprise organization: wait until that is done.",
+    ),
     "not_allowed_token_type": "That is the token of another kind: the bot token begins with xoxb-, "
     "and the app-level token with xapp-.",
     "link_disabled": _EXPLANATIONS["link_disabled"],
 }
+#: Of these, what Slack also says of a single channel or file, and the methods that concern neither.
+_OF_ONE = ("access_denied", "team_access_not_granted", "not_allowed_token_type")
+_OF_ACCOUNT = ("auth.test", "apps.connections.open")
 _FAILED = ("internal_error", "fatal_error", "request_timeout")
 
 
@@ -107,6 +107,8 @@ class WebApi:
         )
         self.scopes: frozenset[str] = frozenset()
         """The scopes of the token, as the newest response says."""
+        self.answered = ""
+        """When Slack has answered last, as HTTP writes a time."""
 
     async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method; arguments that are None are left out. Return the response."""
@@ -118,7 +120,7 @@ class WebApi:
             raise PlatformAway(_no_answer(error)) from None
         except httpx2.HTTPError as error:
             raise _unknown(type(error).__name__, is_reading=is_reading) from None
-        answer = _parsed(response.content)
+        answer, self.answered = _parsed(response.content), response.headers.get("date", "")
         if scopes := response.headers.get("x-oauth-scopes"):
             self.scopes = frozenset(each.strip() for each in scopes.split(","))
         if response.status_code == 200 and answer.get("ok") is True:
@@ -219,23 +221,21 @@ def _failure(
     error, status = str(answer.get("error", "")), response.status_code
     if status == 429 or error in ("ratelimited", "rate_limited"):
         after = response.headers.get("Retry-After", "")
-        pause = float(after) if after.isdecimal() else BUSY_S
+        pause = min(float(after), MAX_BUSY_S) if after.isdecimal() else BUSY_S
         is_account = method != "chat.postMessage"
         return PlatformBusy("Slack is asked too often.", after_s=pause, is_account=is_account)
-    if why := _ACCOUNT.get(error):
-        return AccountRefused(why)
+    why = _ACCOUNT.get(error) or _EXPLANATIONS.get(error)
+    if error in _ACCOUNT and (error not in _OF_ONE or method in _OF_ACCOUNT):
+        return AccountRefused(_ACCOUNT[error])
     if status == 503 or error == "service_unavailable":
         return PlatformAway("Slack is out of order (503).")
     if status >= 500 or error in _FAILED:
         return _unknown(error or f"HTTP {status}", is_reading=is_reading)
     if error == "missing_scope":
-        needed = answer.get("needed")
-        return SlackRefused(
-            error,
-            f"The app lacks the scope {needed}: add it, and install the app again on its page.",
-        )
-    text = _EXPLANATIONS.get(error) or f"Slack refused it ({error or f'HTTP {status}'})."
-    return SlackRefused(error, text)
+        is_app = method.startswith("apps.")
+        how = "make an app-level token with it" if is_app else "add it, and install the app again"
+        why = f"The app lacks the scope {answer.get('needed')}: {how} on its page."
+    return SlackRefused(error, why or f"Slack refused it ({error or f'HTTP {status}'}).")
 
 
 #: Errors that happen before a request is sent.

@@ -48,23 +48,15 @@ def reason_view(request: str, container: dict[str, Any]) -> dict[str, Any]:
     """Return the view that asks for the reason of a denial."""
     names = ("channel_id", "message_ts", "thread_ts")
     shown = {name: container[name] for name in names if name in container}
+    field: dict[str, Any] = {"type": "plain_text_input", "action_id": "reason"}
+    field |= {"multiline": True, "max_length": 2000}
+    label = {"type": "plain_text", "text": "What should the agent know?"}
+    asked = {"type": "input", "block_id": "reason", "label": label, "element": field}
     return {
         "type": "modal",
         "callback_id": WITH_REASON,
         "private_metadata": json.dumps({"request": request, **shown}),
         "title": {"type": "plain_text", "text": "Deny"},
         "submit": {"type": "plain_text", "text": "Deny"},
-        "blocks": [
-            {
-                "type": "input",
-                "block_id": "reason",
-                "label": {"type": "plain_text", "text": "What should the agent know?"},
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": "reason",
-                    "multiline": True,
-                    "max_length": 2000,
-                },
-            }
-        ],
+        "blocks": [asked],
     }

@@ -101,6 +101,7 @@ class Reader:
             id_ = str(event.get("deleted_ts") or before["ts"])
             about = self._about(chat, f"{id_} deleted", sender, is_group=is_group)
             return Incoming(**about, thread=thread_of(before), deletes=id_), {}
+        float(event["ts"])  # else it is malformed, and no cursor
         cursor = {source_of(chat, thread_of(event)): str(event["ts"])}
         return await self.message(event, chat, is_group=is_group), cursor
 

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
 from remoteclaw.channels.slack.api import WebApi
@@ -64,7 +65,8 @@ class Feed:
         await self._socket.ensure()
         if not cursors:  # the first start
             self._is_behind = self._socket.was_lost = False
-            now = f"{time.time():.6f}"
+            answered = parsedate_tz(self._api.answered)  # the host's clock can be fast
+            now = f"{mktime_tz(answered) if answered else time.time():.6f}"
             return self._result([], [], {"": now, START: now})
         self._start = float(cursors.get(START, 0))
         if self._is_behind:

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.channels.slack.adapter import SlackAdapter
+from remoteclaw.errors import PlatformBusy, PlatformRefused
+from remoteclaw.protocols import Live, Operation, Place
 from tests.channels.slack.conftest import Account
+from tests.support.slack import mentions_in
 from tests.support.waiting import eventually
 
 
@@ -39,7 +43,9 @@ async def test_each_missing_scope_is_named(account: Account) -> None:
         ({"auth_error": "account_inactive"}, "The app is removed from the workspace"),
         ({"auth_error": "team_access_not_granted"}, "The workspace has not approved the app"),
         ({"is_enterprise": True}, "The token is of a whole Enterprise organization"),
-        ({"app_scopes": []}, "lacks the scope connections:write"),
+        ({"auth_error": "access_denied"}, "The workspace doesn't allow the app"),
+        ({"auth_error": "team_added_to_org"}, "The workspace is being moved"),
+        ({"app_scopes": []}, "lacks the scope connections:write: make an app-level token"),
     ],
 )
 async def test_an_account_that_slack_refuses_is_named(
@@ -94,3 +100,62 @@ async def test_a_channel_that_the_app_has_left_is_named(account: Account) -> Non
     await account.deliver("refused", chat=account.room)
     letters = await account.stack.fleet.dead_letters.list()
     assert "invite it with /invite" in letters[0].why
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("access_denied", "The workspace doesn't allow the app"),
+        ("team_access_not_granted", "The workspace has not approved the app"),
+        ("ekm_access_denied", "have suspended messages"),
+    ],
+)
+async def test_what_slack_refuses_of_one_channel_holds_up_no_other(
+    account: Account, error: str, words: str
+) -> None:
+    await account.start()
+    account.team.fault("chat.postMessage", "error", error=error)
+    await account.deliver("refused", chat=account.room)
+    await account.deliver("accepted", chat=account.direct, index=1)
+    assert "accepted" in account.team.texts(account.direct)
+    letters = await account.stack.fleet.dead_letters.list()
+    assert words in letters[0].why
+
+
+async def test_a_status_line_that_one_channel_refuses_is_shown_in_others(
+    account: Account, adapter: SlackAdapter
+) -> None:
+    team, room = account.team, account.room
+    thread = team.say(room, account.ann, "hi")
+    with pytest.raises(PlatformRefused):
+        await adapter.typing(Place("C0000000", thread))
+    await adapter.typing(Place(room, thread))
+    assert team.statuses() == {f"{room}/{thread}": "is working …"}
+
+
+async def test_a_pause_of_days_is_not_waited_for_at_once(
+    account: Account, adapter: SlackAdapter
+) -> None:
+    account.team.fault("pins.add", "limited", after_s=10**9)
+    with pytest.raises(PlatformBusy) as busy:
+        await adapter.operate(
+            Operation("pin", account.room, None, {"messageId": "1.2"}, expires_ms=0)
+        )
+    assert busy.value.after_s <= 600
+
+
+async def test_a_preview_has_room_in_an_edit_and_mentions_nobody(
+    account: Account, adapter: SlackAdapter
+) -> None:
+    """What a tool is called with is shown, too, and may have come from a web page."""
+    direct = Place(account.direct, None)
+    shown = await adapter.preview(direct, Live(text="x"), message_id=None)
+    for text, status in (
+        ("漢字" * 3000, "😀" * 500),
+        ("😀" * 4000, "<!channel> <@U12345> @here " * 9),
+    ):
+        live = Live(text=text, activity=status, plan=status)
+        await adapter.preview(direct, live, message_id=shown)
+        (message,) = account.team.messages(account.direct)
+        assert mentions_in(message) == []
+        assert "@here" not in message["text"]

@@ -147,10 +147,12 @@ async def test_what_is_no_event_stops_nothing(account: Account) -> None:
     for text in ("{", "[]", '"x"', "1", '{"envelope_id": "x"}', '{"type": 1}'):
         team.say_raw(text)
     for event in ({}, {"type": "message"}, {"type": "message", "channel": 7, "ts": {}},
+                  {"type": "message", "channel": "C1", "user": "U1", "ts": "yesterday"},
                   {"type": "reaction_added", "item": []}, {"type": "unheard_of"}):  # fmt: skip
         team.tell(event)
     team.say(account.direct, account.ann, "hello")
     await account.until_accepted(account.direct, account.ann, "hello")
+    assert team.pending() == []
 
 
 @pytest.mark.parametrize("is_held", [False, True])
@@ -168,3 +170,11 @@ async def test_a_message_with_hundreds_of_mentions_holds_up_nobody(
     team.say(direct, account.ann, "hello")
     await account.until_accepted(direct, account.ann, "hello")
     assert len(team.calls("users.info")) <= (1 if is_held else names.ASKS)
+
+
+async def test_the_first_message_counts_though_the_clock_here_is_fast(account: Account) -> None:
+    """What is older than the first start is not answered, by Slack's clock."""
+    account.team.advance(-120)
+    await account.start()
+    account.team.say(account.direct, account.ann, "hello")
+    await account.until_accepted(account.direct, account.ann, "hello")

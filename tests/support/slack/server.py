@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from functools import partial
 from typing import Any
 
@@ -268,6 +269,7 @@ def _json(
     """Return an answer, with the scopes in its headers."""
     headers = {**(headers or {}), "X-Slack-Req-Id": new_id("R")}
     if world:
+        headers["Date"] = formatdate(world.clock.now(), usegmt=True)
         headers["X-OAuth-Scopes"] = ",".join(world.scopes)
         headers["X-Accepted-OAuth-Scopes"] = ",".join(SCOPES.get(method, ()))
     if status >= 500:
