@@ -159,13 +159,13 @@ class SlackAdapter:
         if part.file_name:
             return await self._send_file(reply, part, content or b"")
         markdown = f"{AGAIN}\n\n{part.content}" if is_again else part.content
-        place = Place(reply.channel_id, reply.thread_id)
+        where = Place(reply.channel_id, reply.thread_id)
         message = message_of(markdown, reply.card if part.index == 0 else None)
         if reply.to_person:
-            about = {"channel": place.chat, "thread_ts": place.thread, "user": reply.to_person}
+            about = {"channel": where.chat, "thread_ts": where.thread, "user": reply.to_person}
             await self._api.call("chat.postEphemeral", **about, **message)
             return Sent()
-        return Sent(await self._post(place, **message, metadata=_marked(reply, part)))
+        return Sent(await self._post(where, **message, metadata=_marked(reply, part)))
 
     async def _post(self, place: Place, **message: Any) -> str:
         """Post a message, without previews of its links; return its id."""

@@ -66,7 +66,8 @@ class Feed:
         if not cursors:  # the first start
             self._is_behind = self._socket.was_lost = False
             answered = parsedate_tz(self._api.answered)  # the host's clock can be fast
-            now = f"{mktime_tz(answered) if answered else time.time():.6f}"
+            now_s = min(time.time(), mktime_tz(answered) + 1) if answered else time.time()
+            now = f"{now_s:.6f}"
             return self._result([], [], {"": now, START: now})
         self._start = float(cursors.get(START, 0))
         if self._is_behind:

@@ -19,8 +19,8 @@ from remoteclaw.errors import AccountRefused, PlatformAway, PlatformBusy
 
 #: Time limit for opening a connection until Slack's first message, in seconds.
 OPEN_S = 10.0
-#: After a connection that lived shorter, the next one waits, each time twice as long, up to a minute:
-#: Slack lets an app open about one a minute. In seconds.
+#: After a connection that lived shorter, in seconds, the next one waits, each time twice as long,
+#: up to a minute: Slack lets an app open about one a minute.
 SHORT_S = 5.0
 #: A ping that is not answered within this time ends the connection, in seconds.
 PING_S = 10.0

@@ -176,5 +176,6 @@ async def test_the_first_message_counts_though_the_clock_here_is_fast(account: A
     """What is older than the first start is not answered, by Slack's clock."""
     account.team.advance(-120)
     await account.start()
+    account.team.advance(2)
     account.team.say(account.direct, account.ann, "hello")
     await account.until_accepted(account.direct, account.ann, "hello")
