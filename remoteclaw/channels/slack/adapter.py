@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from remoteclaw.channels.slack.socket import Socket
 from remoteclaw.errors import AccountRefused, PlatformRefused, RemoteClawError
 from remoteclaw.messages import code_files
 from remoteclaw.protocols import (
+    AdapterState,
     ContextMessage,
     Identity,
     Incoming,
@@ -69,11 +71,17 @@ class SlackAdapter:
         self._api = WebApi(settings.api_url, settings.read_secret("token"))
         self._app = WebApi(settings.api_url, settings.read_secret("app_token"))
         self._external = settings.external
+        self._state: AdapterState
         self._me: Me
         self._reader: Reader
         self._feed: Feed
         self._reactions: dict[tuple[str, str], set[str]] = {}
         """The names of the account's own reactions to a message."""
+
+    async def use_state(self, state: AdapterState) -> None:
+        """Keep the new ids of channels in the account's state: RemoteClaw knows the first ones."""
+        self._state = state
+        self._api.moved = json.loads(await state.read("moved") or "{}")
 
     async def connect(self) -> Identity:
         """Check the bot token and its scopes."""
@@ -105,7 +113,11 @@ class SlackAdapter:
 
     async def poll(self, cursors: Mapping[str, str]) -> PollResult:
         """Wait for what people do. A source is a channel or a thread, its cursor a message's id."""
-        return await self._feed.poll(cursors)
+        result = await self._feed.poll(cursors)
+        if moved := {each.chat: each.moved_to for each in result.incoming if each.moved_to}:
+            self._api.moved |= moved
+            await self._state.write("moved", json.dumps(self._api.moved).encode())
+        return result
 
     async def fetch(self, file: IncomingFile) -> bytes:
         """Return the content of a file that a person has sent."""
@@ -193,7 +205,7 @@ class SlackAdapter:
             except RemoteClawError:  # it is there all the same
                 return None
             for chats in about.get("shares", {}).values():
-                if found := chats.get(chat):
+                if found := chats.get(self._api.moved.get(chat, chat)):
                     return str(found[0]["ts"])
         return None
 

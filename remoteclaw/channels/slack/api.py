@@ -107,11 +107,15 @@ class WebApi:
         )
         self.scopes: frozenset[str] = frozenset()
         """The scopes of the token, as the newest response says."""
+        self.moved: dict[str, str] = {}
+        """The new ids of channels: calls with the old ones concern these."""
         self.answered = ""
         """When Slack has answered last, as HTTP writes a time."""
 
     async def call(self, method: str, **arguments: Any) -> dict[str, Any]:
         """Call a method; arguments that are None are left out. Return the response."""
+        for name in {"channel", "channel_id"} & arguments.keys():
+            arguments[name] = self.moved.get(arguments[name], arguments[name])
         sent = {name: _encoded(value) for name, value in arguments.items() if value is not None}
         is_reading = method.startswith(_READING)
         try:

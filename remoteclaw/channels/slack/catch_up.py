@@ -23,13 +23,8 @@ PAGE = 200
 FOLLOWED_S = 7 * 24 * 3600.0
 #: After a failure, the next call is made after this time, in seconds.
 AWAY_S = 5.0
-#: The kinds of conversations that can be listed, by the scope that this needs.
-TYPES = {
-    "channels:read": "public_channel",
-    "groups:read": "private_channel",
-    "mpim:read": "mpim",
-    "im:read": "im",
-}
+#: The kinds of conversations, by the first part of the scope with which they can be listed.
+TYPES = {"channels": "public_channel", "groups": "private_channel", "mpim": "mpim", "im": "im"}
 #: What Slack says of a place that the account can't read any more.
 GONE = ("channel_not_found", "not_in_channel", "thread_not_found")
 
@@ -105,8 +100,8 @@ class CatchUp:
         old = {source for source, at in threads.items() if now - float(at) > FOLLOWED_S}
         left = {source: cursor for source, cursor in threads.items() if source not in old}
         more: str | None = None
-        scopes = self._api.scopes or TYPES.keys()
-        types = ",".join(kind for scope, kind in TYPES.items() if scope in scopes)
+        scopes = self._api.scopes or {f"{each}:read" for each in TYPES}
+        types = ",".join(kind for each, kind in TYPES.items() if f"{each}:read" in scopes)
         while more != "" and types:
             about = {"types": types, "exclude_archived": True, "limit": 999, "cursor": more}
             found = await self._call("users.conversations", **about)

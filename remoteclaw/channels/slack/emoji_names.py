@@ -1,19 +1,13 @@
 """Slack's names of emoji, such as `thumbsup`, and the emoji themselves."""
 
 #: The emoji of states and answers, so that the library is loaded only for others: it takes 9 MB.
-_OWN = {
-    "👀": "eyes",
-    "⏳": "hourglass_flowing_sand",
-    "✋": "hand",
-    "✅": "white_check_mark",
-    "❌": "x",
-    "👍": "+1",
-    "👎": "-1",
-    "🎉": "tada",
-    "❤️": "heart",
-    "🚀": "rocket",
-    "🙏": "pray",
-}
+_OWN = dict(
+    each.split("=")
+    for each in (
+        "👀=eyes ⏳=hourglass_flowing_sand ✋=hand ✅=white_check_mark ❌=x 👍=+1 👎=-1 🎉=tada "
+        "❤️=heart 🚀=rocket 🙏=pray"
+    ).split()
+)
 _NAMED = {name: emoji for emoji, name in _OWN.items()} | {"thumbsup": "👍", "thumbsdown": "👎"}
 
 

@@ -179,3 +179,19 @@ async def test_the_first_message_counts_though_the_clock_here_is_fast(account: A
     account.team.advance(2)
     account.team.say(account.direct, account.ann, "hello")
     await account.until_accepted(account.direct, account.ann, "hello")
+
+
+async def test_a_channel_with_a_new_id_keeps_its_conversations(account: Account) -> None:
+    """Slack gives one to a private channel that is shared, and doesn't take the old one."""
+    team, room = account.team, account.room
+    await account.start()
+    opened = team.say(room, account.ann, f"<@{team.bot}> one")
+    await account.until_accepted(room, EVERYONE, "one", thread=opened)
+    moved = team.move(room)
+    team.say(moved, account.ann, "two", thread=opened)
+    await account.until_accepted(room, EVERYONE, "one", "two", thread=opened)
+    await account.deliver("an answer", chat=room)
+    await account.stop()
+    await account.start()
+    await account.deliver("another", chat=room, index=1)
+    assert team.texts(moved) == ["an answer", "another"]
