@@ -63,7 +63,8 @@ class CatchUp:
         self._api = api
         self._left: dict[str, str] = {}
         """The cursors of the sources that are not read yet."""
-        self._reading: Found | None = None
+        self._reading: dict[str, Found] = {}
+        """Those of which some pages are read. Others may be read between two pages."""
         self._calls: deque[float] = deque()
         self._not_before = 0.0
 
@@ -108,15 +109,13 @@ class CatchUp:
             left |= {each["id"]: cursors.get(each["id"], since) for each in found["channels"]}
             more = next_page(found)
         self._left = dict(sorted(left.items(), key=lambda each: float(each[1]), reverse=True))
-        self._reading = None
+        self._reading = {}
         return {**self._left, **dict.fromkeys(old)}
 
     async def step(self) -> Found | None:
         """Make one call; return a source once it is read. A failed call leaves it for later."""
         source, after = next(iter(self._left.items()))
-        if self._reading is None or self._reading.source != source:
-            self._reading = Found(source, after)
-        found = self._reading
+        found = self._reading.setdefault(source, Found(source, after))
         about = {
             "channel": found.chat,
             "oldest": after,
@@ -141,8 +140,7 @@ class CatchUp:
         found.next_page = next_page(page)
         if found.next_page:
             return None
-        del self._left[source]
-        self._reading = None
+        del self._left[source], self._reading[source]
         self._follow(found)
         of_source = [
             each

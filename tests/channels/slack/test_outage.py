@@ -2,6 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
+from remoteclaw.channels.slack import catch_up
+from remoteclaw.channels.slack.api import WebApi
 from remoteclaw.channels.slack.manifest import BOT_SCOPES
 from remoteclaw.messages import EVERYONE
 from tests.channels.slack.conftest import Account
@@ -130,3 +134,26 @@ async def test_histories_are_read_with_the_scopes_that_there_are(account: Accoun
     team.say(direct, ann, "one")
     await account.start()
     await account.until_accepted(direct, ann, "one")
+
+
+async def test_two_long_histories_of_busy_channels_are_both_read(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message in one of them has its history read next, though the other one is half read."""
+    monkeypatch.setattr(catch_up, "PAGE", 2)
+    team, ann = account.team, account.ann
+    rooms = [team.channel(name, members=[ann]) for name in ("one", "two")]
+    for number in range(6):
+        for room in rooms:
+            team.say(room, ann, str(number))
+    api = WebApi(team.api_url.rstrip("/"), team.bot_token)
+    reading = catch_up.CatchUp(api)
+    await reading.begin({"": "1.000000"})
+    texts = {}
+    for turn in range(20):
+        if reading.has(room := rooms[turn % 2]):
+            reading.hasten(room)
+        if not reading.is_over and (found := await reading.step()):
+            texts[found.source] = [each["text"] for each in found.messages]
+    await api.aclose()
+    assert [texts.get(room) for room in rooms] == [[*"012345"]] * 2
