@@ -35,12 +35,8 @@ def _buttons(card: Card) -> list[dict[str, Any]]:
 
 def _button(action: str, label: str, request: str) -> dict[str, Any]:
     shown = label if len(label) <= MAX_LABEL else f"{label[: MAX_LABEL - 1]}…"
-    button = {
-        "type": "button",
-        "action_id": action,
-        "value": request,
-        "text": {"type": "plain_text", "text": shown},
-    }
+    button: dict[str, Any] = {"type": "button", "action_id": action, "value": request}
+    button |= {"text": {"type": "plain_text", "text": shown}}
     return button | ({"style": _STYLES[action]} if action in _STYLES else {})
 
 

@@ -157,7 +157,7 @@ class Reader:
             for each in message.get("attachments") or ()
             if each.get("is_share")
         ]
-        files = tuple(_file(each) for each in message.get("files") or ())
+        files = tuple([_file(await self.names.file(each)) for each in message.get("files") or ()])
         return {"text": shown, "files": files, "quoted": "\n\n".join(shared)}
 
     async def _edit(self, event: Event, *, is_group: bool) -> Incoming | None:

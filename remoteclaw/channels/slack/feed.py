@@ -79,10 +79,9 @@ class Feed:
         arrived = await self._socket.envelopes(wait_s)
         if arrived:
             return await self._taken(arrived)
-        if not self._catch_up.is_over and self._catch_up.wait_s <= 0:
-            found = await self._catch_up.step()
-            if found:
-                return await self._read(found)
+        is_due = not self._catch_up.is_over and self._catch_up.wait_s <= 0
+        if is_due and (found := await self._catch_up.step()):
+            return await self._read(found)
         return PollResult()
 
     def _is_stored(self, cursors: Mapping[str, str]) -> bool:

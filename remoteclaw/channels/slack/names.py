@@ -1,4 +1,4 @@
-"""The names of people and channels, each asked for alone and kept for an hour."""
+"""The names of people, channels and files, each asked for alone; the first two are kept."""
 
 import asyncio
 import time
@@ -46,6 +46,17 @@ class Names:
     async def teams_of(self, id_: str) -> frozenset[str]:
         """Return the workspaces and the organization of a person; empty if they can't be had."""
         return (await self._named(id_)).teams
+
+    async def file(self, file: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is known of a file: messages in shared channels have nothing but its id."""
+        if file.get("file_access") != "check_file_info" or time.monotonic() < self._not_before:
+            return file
+        try:
+            async with asyncio.timeout(ASK_S):
+                return dict((await self._api.call("files.info", file=file["id"]))["file"])
+        except (RemoteClawError, TimeoutError):
+            self._not_before = time.monotonic() + PER_S
+            return file
 
     async def _named(self, id_: str) -> Named:
         now = time.monotonic()

@@ -163,8 +163,7 @@ class Socket:
 
     async def close(self) -> None:
         """Close all connections, and forget what has arrived: Slack repeats it."""
-        self._current, self._arrived = None, asyncio.Queue()
-        self.was_lost = True
+        self._current, self._arrived, self.was_lost = None, asyncio.Queue(), True
         for task in filter(None, [*self._reading]):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -80,3 +80,15 @@ async def test_a_recorded_voice_is_a_recording_though_slack_calls_it_a_video(
     film = file("film.mp4", b"x", mimetype="video/mp4")
     about = await received(adapter, team, voice, film)
     assert [is_recording(each) for each in about.files] == [True, False]
+
+
+async def test_a_file_in_a_shared_channel_has_its_name_and_type(
+    adapter: SlackAdapter, team: SlackWorkspace
+) -> None:
+    """A message there has nothing but the id of a file."""
+    hidden = file("chart.png", b"x", file_access="check_file_info")
+    (chart,) = (await received(adapter, team, hidden)).files
+    assert (chart.name, chart.mime_type, chart.size) == ("chart.png", "image/png", 1)
+    team.fault("files.info", "error")
+    (other,) = (await received(adapter, team, hidden)).files
+    assert (other.name, other.size) == ("file", None)
