@@ -1,5 +1,6 @@
 """The RQ workers of a fleet: their signs of life, and the list of them."""
 
+import atexit
 import contextlib
 import logging
 import os
@@ -156,6 +157,13 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
             with beating, contextlib.suppress(RedisError, OSError):
                 beat()
 
+    def withdraw() -> None:
+        with contextlib.suppress(RedisError, OSError):
+            if os.getpid() == worker:  # work-horses inherit this
+                client.hdel(keys.PROCESSES, field)
+
+    worker, field = os.getpid(), str(facts["field"])
+    atexit.register(withdraw)
     with contextlib.suppress(RedisError, OSError):
         beat()
     threading.Thread(target=beat_for_ever, name="announce", daemon=True).start()

@@ -50,6 +50,28 @@ async def test_the_sweeper_waits_longer_before_each_further_hint(fleet: Fleet) -
     assert hinted == [1, 1, 0, 1]
 
 
+async def test_a_session_without_a_host_does_not_wait_for_all_sessions_of_the_hosts(
+    fleet: Fleet,
+) -> None:
+    """Workers serve their host's queue first, which is never empty under steady load."""
+    client = fleet.scripts.client
+    await accept(fleet)
+    for host, length in (("busy", 3), ("quiet", 1), ("gone", 0)):
+        queue = keys.lane_on("agents", host)
+        await client.sadd(keys.RQ_QUEUES, keys.rq_queue(queue))
+        if host != "gone":
+            await client.set(keys.host(queue), "")
+        if length:
+            await client.rpush(keys.rq_queue(queue), *["another's"] * length)
+    swept = []
+    for _ in range(2):
+        await let_pass(fleet, 2 * GRACE_MS + 1)
+        swept.append(await fleet.sweeper.sweep())
+
+    assert swept == [0, 1]
+    assert await client.llen(keys.rq_queue("agents@quiet")) == 2
+
+
 async def test_a_lost_hint_is_repeated_even_if_the_queue_is_never_empty(fleet: Fleet) -> None:
     """It isn't repeated soon, or a long queue would grow; other hints don't delay it forever."""
     await accept(fleet, from_="alice")

@@ -7,6 +7,21 @@
 --   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone
 -- row: sid, why, session_key, queue
 --   why: expired|moved|scheduled
+local queues, has_deserted = redis.call('SMEMBERS', keys.rq_queues), false
+for position, queue in ipairs(queues) do queues[position] = string.sub(queue, #'rq:queue:' + 1) end
+
+-- The shortest queue of a lane's hosts that have a worker; nil without one.
+local function quietest_host_queue(lane)
+  local found, shortest
+  for _, name in ipairs(queues) do
+    if string.sub(name, 1, #lane + 1) == lane .. '@' and redis.call('EXISTS', 'rc:host:' .. name) == 1 then
+      local length = redis.call('LLEN', 'rq:queue:' .. name)
+      if not shortest or length < shortest then found, shortest = name, length end
+    end
+  end
+  return found
+end
+
 local now = now_ms()
 redis.call('SET', keys.sweeper, now, 'PX', args.alive_ms)
 redis.call('ZREMRANGEBYSCORE', keys.sessions, '-inf', now - args.listed_ms)
@@ -37,6 +52,10 @@ for _, sid in ipairs(due) do
       -- Its host has had no free worker for so long that any other worker may take it.
       redis.call('HDEL', key, 'host')
       queue, why = queue_of(key), 'moved'
+    elseif not host and checks == 1 and quietest_host_queue(queue) then
+      -- Workers serve the sessions of their host first. Under steady load, a session without a host would never have
+      -- its turn, so it waits in line with those of a host.
+      queue, why = quietest_host_queue(queue), 'scheduled'
     elseif checks % 10 == tonumber(args.patient_checks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
       -- While the queue has hints, one of them may be this session's, so most checks add no other.
       why = 'scheduled'
@@ -49,9 +68,7 @@ for _, sid in ipairs(due) do
     end
   end
 end
-local has_deserted = false
-for _, queue in ipairs(redis.call('SMEMBERS', keys.rq_queues)) do
-  local name = string.sub(queue, #'rq:queue:' + 1)
+for _, name in ipairs(queues) do
   if string.find(name, '@', 1, true) and redis.call('EXISTS', 'rc:host:' .. name) == 0 then has_deserted = true end
 end
 local overdue = redis.call('ZRANGEBYSCORE', keys.requests, '-inf', now, 'LIMIT', 0, 1)
