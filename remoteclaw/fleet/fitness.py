@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: The oldest version of Redis that has the stream and script commands which RemoteClaw uses.
 MIN_VERSION = (6, 2)
 
+#: Servers that speak the protocol of Redis and differ where it matters, by a field of their INFO.
+OTHER_SERVERS = {"dragonfly_version": "Dragonfly", "mvcc_depth": "KeyDB"}
+
 #: The arguments of EVAL for a script that writes: source, number of keys, key. A full server runs
 #: `_PROBE`, because it begins by removing a key; it refuses `_PROBE_OF_ROOM`.
 _SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
@@ -49,6 +52,11 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
     """Return why a server with this INFO can't be used; None if it can."""
     version = str(info.get("redis_version", "0"))
     policy = info.get("maxmemory_policy", "noeviction")
+    for field, name in OTHER_SERVERS.items():
+        if field in info:
+            return f"it is {name}, which RemoteClaw is not made for: use Redis or Valkey"
+    if info.get("redis_mode", info.get("server_mode")) == "sentinel":
+        return "it is a Sentinel: write redis+sentinel://HOST:26379/NAME_OF_THE_PRIMARY"
     if tuple(int(part) for part in version.split(".")[:2]) < MIN_VERSION:
         return f"it is version {version}, and RemoteClaw needs 6.2 or newer"
     if info.get("cluster_enabled"):

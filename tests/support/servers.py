@@ -93,9 +93,14 @@ class Server:
             return False
 
 
-def installed_servers() -> list[ServerProgram]:
-    """Return the embedded server, those on PATH, and those that CI installs."""
+def installed_servers(*, every: bool = False) -> list[ServerProgram]:
+    """Return the embedded server, those on PATH, and those that CI installs for all tests.
+
+    `every` adds the servers that CI installs for one turn each.
+    """
     more = os.environ.get("REMOTECLAW_TEST_SERVERS", "").split(":")
+    if every:
+        more += os.environ.get("REMOTECLAW_TEST_MORE_SERVERS", "").split(":")
     on_path = (shutil.which("redis-server"), shutil.which("valkey-server"))
     found = {}
     for path in (bundled_server(), *on_path, *more):

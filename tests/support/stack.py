@@ -45,11 +45,19 @@ LEASE_S = 5 * HANG_S
 class Stack:
     """The processes that a test starts and kills, with access to their Redis."""
 
-    def __init__(self, home: Home, *, appendfsync: str = "always") -> None:
+    def __init__(
+        self,
+        home: Home,
+        *,
+        appendfsync: str = "always",
+        program: ServerProgram | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        """Prepare a Redis of `program`, by default the one that `up` would start."""
         self.home = home
         (home.path / "db").mkdir()
         db = home.path / "db"
-        self.redis = Server(_new_server(), db, (), appendfsync=appendfsync)
+        self.redis = Server(program or _new_server(), db, options, appendfsync=appendfsync)
         self.workers: list[Process] = []
         self.lease_s = LEASE_S
         self.agent: dict[str, Any] = {"runtime": "demo"}
@@ -311,10 +319,10 @@ class Stack:
 
 @contextlib.asynccontextmanager
 async def running_stack(
-    home: Home, monkeypatch: pytest.MonkeyPatch, *, appendfsync: str = "always"
+    home: Home, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> AsyncIterator[Stack]:
-    """Run a stack; code in this process uses its state directory, too."""
-    stack = Stack(home, appendfsync=appendfsync)
+    """Run a `Stack` with these options; code in this process uses its state directory, too."""
+    stack = Stack(home, **options)
     monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
     await stack.start()
     try:
