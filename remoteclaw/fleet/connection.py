@@ -332,7 +332,8 @@ def write_problem(text: str) -> str | None:
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and the errors behind it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -344,13 +345,13 @@ def _may_have_run(error: Exception) -> bool:
     return not any(
         isinstance(cause, _NOT_RUN)
         or (isinstance(cause, OSError) and cause.errno in _NO_CONNECTION)
-        for cause in _causes(error)
+        for cause in causes(error)
     )
 
 
 def reason(error: Exception) -> str:
     """Return the reason of a failure, without the server's address, which the errors contain."""
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
             return os.strerror(int(number[1]))
         if isinstance(cause, OSError) and cause.strerror:

@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
 from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
-from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, write_problem
+from remoteclaw.fleet.connection import COMMAND_S, LOGIN, causes, reason, write_problem
+from remoteclaw.fleet.rights import missing_right
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 #: The oldest version of Redis that has the stream and script commands which RemoteClaw uses.
 MIN_VERSION = (6, 2)
 
+#: Where the rights of a user are.
+RIGHTS = "`ACL SETUSER` in docs/operations.md (Your own Redis) gives it what RemoteClaw needs"
+CLIENT_CERTIFICATE = "it may want a certificate of yours, ?ssl_certfile= and &ssl_keyfile="
 #: Servers that speak the protocol of Redis and differ where it matters, by a field of their INFO.
 OTHER_SERVERS = {"dragonfly_version": "Dragonfly", "mvcc_depth": "KeyDB"}
 
@@ -44,6 +49,8 @@ async def check_fitness(
             if problem := unfit_reason(info) or await _sync_problem(client):
                 raise RedisUnfit(f"{name} can't be used: {problem}.")
             await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
+            if right := await missing_right(client):
+                raise RedisUnfit(f"{name} does not let this user {right}: {RIGHTS}.")
     except (exceptions.RedisError, OSError) as error:
         raise _unfit(name, error) from None
 
@@ -84,20 +91,37 @@ async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int
     except exceptions.ResponseError as error:
         if problem := write_problem(str(error)):
             raise RedisRefused(problem) from None
-        raise RedisUnfit(f"{name} does not let this user run scripts: {reason(error)}.") from None
+        why = f"does not let this user run scripts ({reason(error)}): {RIGHTS}"
+        raise RedisUnfit(f"{name} {why}.") from None
 
 
 def _unfit(name: str, error: Exception) -> RemoteClawError:
     """Return the error for the operator about a server that refuses or doesn't reply."""
     if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{name} is still loading its data: try again soon.")
+    if "NOPERM" in str(error) or isinstance(error, exceptions.NoPermissionError):
+        return RedisUnfit(f"{name} does not let this user go on ({reason(error)}): {RIGHTS}.")
     if isinstance(error, exceptions.ResponseError) or LOGIN.search(str(error)):
         return RedisUnfit(
             f"{name} refuses ({reason(error)}): correct [redis] url, also its user and password."
         )
-    return RedisUnavailable(
-        f"{name} can't be reached ({reason(error)}): start it, or correct [redis] url."
-    )
+    if problem := _tls_problem(error):
+        return RedisUnfit(f"{name} can't be used: {problem}.")
+    remedy = "start it, or correct [redis] url"
+    if "rediss" in name:
+        remedy += f"; {CLIENT_CERTIFICATE}"
+    return RedisUnavailable(f"{name} can't be reached ({reason(error)}): {remedy}.")
+
+
+def _tls_problem(error: Exception) -> str | None:
+    """Return what is wrong with the certificates, and which option of [redis] url corrects it."""
+    for cause in causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = cause.verify_message
+            return f"its certificate is not trusted ({why}): name the authority's, ?ssl_ca_certs="
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS fails ({cause.reason}): {CLIENT_CERTIFICATE}, or speak no TLS"
+    return None
 
 
 def _without_password(url: str) -> str:

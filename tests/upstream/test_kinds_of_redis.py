@@ -1,10 +1,12 @@
 """Each kind of Redis server that people have: one turn by a stock worker, from append to reply.
 
-All other tests run on the servers of `installed_servers()`.
+The worker's user has the documented rights only. All other tests run on the servers of
+`installed_servers()`.
 """
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnfit
 from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.fitness import check_fitness
+from remoteclaw.fleet.rights import acl_setuser
 from tests.support.servers import installed_servers, running_server
 from tests.support.stack import running_stack
 
@@ -27,8 +30,11 @@ async def test_a_turn_runs_on_each_kind_of_redis(
     if program is None:
         pytest.skip(f"no {kind} here: name its program in REMOTECLAW_TEST_MORE_SERVERS")
     async with running_stack(home, monkeypatch, program=program) as stack:
-        client = stack.fleet.scripts.client
-        await check_fitness(client, stack.redis.url, needs_room=True)
+        admin: Any = stack.fleet.scripts.client
+        await admin.execute_command(*acl_setuser("secret").split())
+        url = f"unix://remoteclaw:secret@{stack.redis.socket}"
+        await check_fitness(stack.open_at(url).scripts.client, url, needs_room=True)
+        stack.configure(redis_url=url)
         await stack.start_worker()
 
         assert "demo agent" in await stack.ask("hello")
