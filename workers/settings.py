@@ -22,6 +22,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.fitness import check_fitness
+from remoteclaw.fleet.sentinel import rq_settings
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
@@ -81,13 +82,13 @@ try:
     config = load_and_keep(home)
     hooks = Hooks.load(config.hooks)
     current = CurrentConfig(home, config)
-    REDIS_URL = home.redis_url(config)
-    asyncio.run(_check_redis(REDIS_URL))
+    _url = home.redis_url(config)
+    asyncio.run(_check_redis(_url))
+    _rq = rq_settings(_url)
+    REDIS_URL, SENTINEL = _rq["REDIS_URL"], _rq["SENTINEL"]
     #: Opened here once, and connected by each work-horse: opening it takes 2 ms.
     #: The length of a lease is fixed when the worker starts.
-    fleet = Fleet.open(
-        REDIS_URL, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit
-    )
+    fleet = Fleet.open(_url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     fleet.scripts.load()
 except RemoteClawError as error:
     sys.exit(str(error))
@@ -110,8 +111,8 @@ DICT_CONFIG = logging_config()
 
 if _is_worker():
     open_lifeline(home)
-    wait_while_drained(REDIS_URL, home.host_id)
-    announce(REDIS_URL, QUEUES, home.host_id, config.fleet.name_of_host)
+    wait_while_drained(_url, home.host_id)
+    announce(_url, QUEUES, home.host_id, config.fleet.name_of_host)
 
 # The objects loaded so far live as long as the worker. Frozen, the garbage collector does not write
 # to their memory pages, which stay shared with every work-horse.

@@ -107,7 +107,9 @@ class Fleet:
         `memory_limit` is the maximum memory of Redis, in bytes; 0 sets none. If the `maxmemory` of
         Redis is lower, that applies.
         """
-        scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
+        scripts = scripts or Scripts(
+            open_redis(url), memory_limit=memory_limit, is_replicated="+sentinel:" in url
+        )
         waker, workers = Waker(scripts), Workers(scripts)
         blobs = Blobs(scripts)
         calls = ToolCalls(scripts, waker)

@@ -6,12 +6,9 @@ The retries of redis-py are off.
 """
 
 import asyncio
-import errno
 import math
-import os
 import re
-import socket
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.model.redis import redis_address
+from remoteclaw.config.model.redis import redis_address, sentinel_address
 from remoteclaw.errors import (
     ConfigError,
     LeaseLost,
@@ -31,7 +28,19 @@ from remoteclaw.errors import (
     RemoteClawError,
 )
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.failures import (
+    LOGIN,
+    MAKE_ROOM,
+    TEMPORARY,
+    TRANSIENT,
+    NotReplicated,
+    may_have_run,
+    reason,
+    refusal,
+    write_problem,
+)
 from remoteclaw.fleet.lua import Script, Value
+from remoteclaw.fleet.sentinel import REPLICA_MS, open_primary
 from remoteclaw.host.files import format_size
 
 #: A command that takes longer than this, in seconds, has lost its connection.
@@ -64,38 +73,8 @@ ALLOW_OOM = "#!lua flags=allow-oom\n"
 #: command that frees memory is always allowed, and lifts the check for the rest.
 ALLOW_OOM_BEFORE_7 = f"redis.call('UNLINK', '{keys.NO_KEY}')\n"
 
-_TRANSIENT = (
-    exceptions.ConnectionError,
-    exceptions.TimeoutError,
-    exceptions.BusyLoadingError,
-    exceptions.ReadOnlyError,
-    exceptions.TryAgainError,
-    OSError,
-)
-#: The errors after which Redis has certainly not run the command, because it refused the command or
-#: got no connection.
-_NOT_RUN = (
-    exceptions.BusyLoadingError,
-    exceptions.ReadOnlyError,
-    exceptions.TryAgainError,
-    socket.gaierror,
-)
-_NO_CONNECTION = (errno.ECONNREFUSED, errno.ENOENT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-#: Matches the error of a refused login. redis-py reports it as a failed connection, but a retry
-#: can't succeed.
-LOGIN = re.compile(
-    "NOAUTH|NOPERM|WRONGPASS|Authentication required|already authenticated|username-password", re.I
-)
-
 #: Matches the error of a server before 7.0 about a script that begins with flags.
 _NO_FLAGS = re.compile("compil|near '#'")
-#: Matches temporary refusals, which are retried: a full disk, a missing replica, a long script, and
-#: a failover that Redis 6.2 reports from inside a script.
-_TEMPORARY = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
-MAKE_ROOM = (
-    "`remoteclaw replies list` shows the undelivered replies, and `remoteclaw replies drop` "
-    "removes them; or raise its maxmemory (for RemoteClaw's own Redis: [redis] maxmemory)."
-)
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
@@ -107,14 +86,16 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
     """
     try:
         redis_address(url)
-        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=None,
-            socket_connect_timeout=COMMAND_S,
-            max_connections=MAX_CONNECTIONS,
-            driver_info=None,  # saves two round trips per connection
-        )
+        options: dict[str, Any] = {
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": None,
+            "socket_connect_timeout": COMMAND_S,
+            "max_connections": MAX_CONNECTIONS,
+            "driver_info": None,  # saves two round trips per connection
+        }
+        if sentinels := sentinel_address(url):
+            return open_primary(sentinels, **options)
+        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(url, **options)
     except ValueError as error:  # no text of these errors quotes the address and its password
         raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
@@ -157,9 +138,14 @@ class Scripts:
         *,
         memory_limit: int = 0,
         edit: Callable[[str], str] = str,
+        is_replicated: bool = False,
     ) -> None:
-        """Use `client`, with `memory_limit` in bytes (0 for none). Tests `edit` the sources."""
+        """Use `client`, with `memory_limit` in bytes (0 for none). Tests `edit` the sources.
+
+        With `is_replicated`, the result of a script counts once a replica has its writes.
+        """
         self.client = client
+        self.is_replicated = is_replicated
         self._memory_limit = memory_limit
         self._edit = edit
         self._registered: dict[str, AsyncScript] = {}
@@ -186,14 +172,19 @@ class Scripts:
         async def send() -> Any:
             header = self._header
             try:
-                return await self._script(name)(keys=names, args=packed)
+                return await self._evaluate(name, names, packed)
             except exceptions.ResponseError as error:
                 if header != ALLOW_OOM or not _NO_FLAGS.search(str(error)):
                     raise
                 self._registered, self._header = {}, ALLOW_OOM_BEFORE_7
-                return await self._script(name)(keys=names, args=packed)
+                return await self._evaluate(name, names, packed)
 
         return script.unpack(await self.call(send, deadline=deadline))
+
+    @property
+    def moves(self) -> int:
+        """How often Sentinel has named another primary."""
+        return getattr(self.client.connection_pool, "moves", 0)
 
     async def now_ms(self, *, deadline: float | None = None) -> int:
         """Return the time on Redis' clock, which all hosts share."""
@@ -214,7 +205,7 @@ class Scripts:
                 await self.client.ping()
         except exceptions.ResponseError as error:
             return write_problem(str(error))
-        except _TRANSIENT:
+        except TRANSIENT:
             pass
         return None
 
@@ -237,6 +228,31 @@ class Scripts:
             script = self._registered[name] = self.client.register_script(header + source)
         return script
 
+    async def _evaluate(self, name: str, names: list[Any], packed: list[Any]) -> Any:
+        """Run a script once; raise `NotReplicated` if no replica has what its connection wrote."""
+        script = self._script(name)
+        if not self.is_replicated:
+            return await script(keys=names, args=packed)
+        for _ in range(2):
+            pipeline: Any = self.client.pipeline(transaction=False)
+            pipeline.evalsha(script.sha, len(names), *names, *packed)
+            pipeline.execute_command("WAIT", 1, REPLICA_MS)
+            result, replicas = await pipeline.execute(raise_on_error=False)
+            if not isinstance(result, exceptions.NoScriptError):
+                break
+            await self.client.script_load(script.script)
+        for each in (result, replicas):
+            if isinstance(each, Exception):
+                raise each
+        if not replicas:
+            raise NotReplicated("no replica confirms the writes")
+        return result
+
+    async def _look_again(self) -> None:
+        """Give the idle connections up, so that the next one asks the Sentinels."""
+        if self.is_replicated:
+            await self.client.connection_pool.disconnect(inuse_connections=False)
+
     async def call(
         self,
         command: Callable[..., Any],
@@ -250,26 +266,27 @@ class Scripts:
         """
         if deadline is None:
             deadline = boottime() + RETRY_S
-        retries, may_have_run = 0, False
+        retries, was_sent = 0, False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
                     return await command(*args, **options)
-            except _TRANSIENT as error:
+            except TRANSIENT as error:
                 if LOGIN.search(str(error)):
-                    raise RedisRefused(_refusal(error)) from None
+                    raise RedisRefused(refusal(error)) from None
                 unavailable = RedisUnavailable(
                     f"Redis can't be reached ({reason(error)}): nothing goes on until it is back."
                 )
-                may_have_run = may_have_run or _may_have_run(error)
-                unavailable.may_have_run = may_have_run
+                was_sent = was_sent or may_have_run(error)
+                unavailable.may_have_run = was_sent
                 failure: RemoteClawError = unavailable
             except exceptions.ResponseError as error:
                 if str(error).startswith("FENCED"):
                     raise LeaseLost(str(error)) from None
-                failure = RedisRefused(_refusal(error))
-                if not _TEMPORARY.search(str(error)):
+                failure = RedisRefused(refusal(error))
+                if not TEMPORARY.search(str(error)):
                     raise failure from None
+            await self._look_again()
             pause = PAUSES_S[min(retries, len(PAUSES_S) - 1)]
             retries += 1
             if boottime() + pause > deadline:
@@ -314,48 +331,3 @@ async def announcements(
                     yield None if message is None else message["data"]
         except (exceptions.RedisError, OSError):
             await asyncio.sleep(RECONNECT_S)
-
-
-def _refusal(error: Exception) -> str:
-    return write_problem(str(error)) or f"Redis refuses: {error}."
-
-
-def write_problem(text: str) -> str | None:
-    """Return a sentence about an error that concerns all writes; None for any other error."""
-    if "when used memory > 'maxmemory'" in text:
-        return (
-            "Redis has no memory left (maxmemory): nothing new is accepted until some is freed. "
-            f"{MAKE_ROOM}"
-        )
-    if "MISCONF" in text:
-        return "Redis can't write to its disk and refuses writes: free some space, or see its log."
-    return None
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and the errors behind it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _may_have_run(error: Exception) -> bool:
-    """Whether Redis may have run the command that failed, because it was sent without a reply."""
-    return not any(
-        isinstance(cause, _NOT_RUN)
-        or (isinstance(cause, OSError) and cause.errno in _NO_CONNECTION)
-        for cause in causes(error)
-    )
-
-
-def reason(error: Exception) -> str:
-    """Return the reason of a failure, without the server's address, which the errors contain."""
-    for cause in causes(error):
-        if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
-            return os.strerror(int(number[1]))
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.rstrip(".")
-    if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
-        return "it does not answer"
-    return str(error).rstrip(".") or type(error).__name__

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, Scripts
+from remoteclaw.fleet.sentinel import open_blocking
 
 #: The interval at which a worker of a drained host looks whether that is undone, in seconds.
 LOOK_S = 1.0
@@ -63,7 +63,7 @@ def drain_problem(hosts: Mapping[str, int], own: str) -> str | None:
 
 def wait_while_drained(url: str, host_id: str) -> None:
     """Return once the host is not drained, or Redis can't be asked."""
-    client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
+    client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     is_told = False
     with contextlib.closing(client), contextlib.suppress(RedisError, OSError):
         while client.hexists(keys.DRAINED, host_id):

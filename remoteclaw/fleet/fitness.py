@@ -9,7 +9,8 @@ from redis import exceptions
 
 from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
-from remoteclaw.fleet.connection import COMMAND_S, LOGIN, causes, reason, write_problem
+from remoteclaw.fleet.connection import COMMAND_S
+from remoteclaw.fleet.failures import LOGIN, causes, reason, write_problem
 from remoteclaw.fleet.rights import missing_right
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ async def check_fitness(
             info = await client.info("everything")
             if info.get("loading"):  # other fields of INFO are not valid yet
                 raise exceptions.BusyLoadingError
-            if problem := unfit_reason(info) or await _sync_problem(client):
+            problem = unfit_reason(info) or await _sync_problem(client)
+            if problem or (problem := _failover_problem(info, url)):
                 raise RedisUnfit(f"{name} can't be used: {problem}.")
             await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
             if right := await missing_right(client):
@@ -75,6 +77,16 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
     if not info.get("aof_enabled"):
         return "its append-only file is off, so a crash loses messages: set `appendonly yes`"
     return None
+
+
+def _failover_problem(info: dict[str, Any], url: str) -> str | None:
+    """Return what a failover would lose with this server behind Sentinel; None if nothing."""
+    if "+sentinel:" not in url or "min_slaves_good_slaves" in info:
+        return None
+    return (
+        "after a failover, the old primary would take writes which are then lost: set "
+        "`min-replicas-to-write 1`, also on each replica"
+    )
 
 
 async def _sync_problem(client: "redis.asyncio.Redis") -> str | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
@@ -21,6 +20,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, RETRY_S, Scripts
 from remoteclaw.fleet.lua import Script, Values
 from remoteclaw.fleet.processes import field_of
+from remoteclaw.fleet.sentinel import open_blocking
 from remoteclaw.host.process import boot_of, identity
 from remoteclaw.host.version import VERSION
 
@@ -124,7 +124,7 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
     A worker that is ending serves no queue any more. One whose host is drained ends itself, as at
     SIGTERM: its turn is finished first.
     """
-    client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
+    client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     # A fork during this thread's name lookup would leave the resolver's lock locked in the
     # work-horse, so forks wait for the end of a beat.
     beating = threading.Lock()

@@ -122,6 +122,12 @@ def test_an_invalid_value_is_refused_with_the_reason(home: Home, text: str, why:
         "rediss://127.0.0.1?ssl_cert_reqs=hush",
         "unix://hush/redis.sock",
         "unix://",
+        "redis+sentinel://:hush@127.0.0.1:26379",
+        "redis+sentinel://:hush@127.0.0.1:0/mymaster",
+        "redis+sentinel://:hu/sh@127.0.0.1/mymaster/0",
+        "redis+sentinel://:hush@127.0.0.1,/mymaster/0",
+        "redis+sentinel://127.0.0.1/mymaster/0?socket_timeout=hush",
+        "unix+sentinel://:hush@/mymaster/0",
     ],
 )
 def test_an_invalid_redis_url_is_refused_without_showing_its_password(home: Home, url: str) -> None:
@@ -140,6 +146,10 @@ def test_an_invalid_redis_url_is_refused_without_showing_its_password(home: Home
         ("redis://127.0.0.1/0?password=hush&db=1", "redis://127.0.0.1/0"),
         ("rediss://:a%2Fb%23@redis.example:6380?ssl_cert_reqs=none", "rediss://redis.example:6380"),
         ("unix://:hush@/run/my redis.sock?db=1", "unix:///run/my redis.sock"),
+        (
+            "redis+sentinel://me:hush@one:26380,[::1]/mymaster/1?sentinel_password=hush",
+            "redis+sentinel://one:26380,[::1]/mymaster/1",
+        ),
     ],
 )
 def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, shown: str) -> None:

@@ -105,9 +105,21 @@ MUTANTS = (
     ),
     Mutant(
         "an append without a server that is reported as perhaps sent",
-        before="may_have_run or _may_have_run(error)",
+        before="was_sent or may_have_run(error)",
         after="True",
         test="test_an_append_that_reaches_no_server_is_reported_as_not_sent",
+    ),
+    Mutant(
+        "writes behind Sentinel that count at once",
+        before='is_replicated="+sentinel:" in url',
+        after="is_replicated=False",
+        test="test_an_old_primary_that_lives_on_says_nothing_and_its_turn_is_done_elsewhere",
+    ),
+    Mutant(
+        "an adapter that says what only an old primary has",
+        before="return await self.claim() and self._scripts.moves == moves",
+        after="return True",
+        test="test_an_old_primary_that_lives_on_says_nothing_and_its_turn_is_done_elsewhere",
     ),
     Mutant(
         "a sweeper that does nothing",

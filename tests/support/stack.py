@@ -104,9 +104,9 @@ class Stack:
         """Open the lifeline, as `up` does, so that warm agents end with this process."""
         self._lifeline = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK)
 
-    def reopen(self) -> None:
-        """Open the fleet again, with the configured lease."""
-        self.fleet = Fleet.open(self.redis.url, lease_s=self.lease_s)
+    def reopen(self, url: str = "") -> None:
+        """Open the fleet again with the configured lease, on the stack's Redis or at `url`."""
+        self.fleet = Fleet.open(url or self.redis.url, lease_s=self.lease_s)
 
     async def proxied(self) -> Proxy:
         """Return a proxy in front of Redis, which ends with the test."""

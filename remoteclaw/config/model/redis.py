@@ -1,8 +1,10 @@
 """The section `[redis]`; checks the address of a server and removes the secrets from it."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import field_validator
 
@@ -29,8 +31,9 @@ class RedisConfig(Section):
     """The Redis server."""
 
     url: Annotated[str | None, by_people(restart=EVERYTHING, secret=True)] = None
-    """The address of your own Redis or Valkey server: redis://, rediss:// or unix://. Without it,
-    RemoteClaw runs an embedded server in its state directory."""
+    """The address of your own Redis or Valkey server: redis://, rediss:// or unix://, or of the
+    Sentinels that know it: redis+sentinel:// or rediss+sentinel://. Without it, RemoteClaw runs an
+    embedded server in its state directory."""
     appendfsync: Annotated[Literal["everysec", "always"], AT_START] = "everysec"
     """When the embedded server writes its data to the disk. With `everysec`, a power failure can
     lose the last two seconds. With `always`, it loses nothing, but each step waits for the disk."""
@@ -69,6 +72,60 @@ _OPTION = re.compile(
 )
 
 
+_SENTINEL = re.compile(
+    r"(?P<tls>rediss?)\+sentinel://(?P<login>[^@/?#]*@)?(?P<sentinels>[^@/?# ]+)"
+    r"/(?P<name>[\w.-]+)(?P<database>/\d{1,9})?/?(?:\?(?P<options>[^#]+))?",
+    re.ASCII,
+)
+#: The port of a Sentinel.
+SENTINEL_PORT = 26379
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelAddress:
+    """The parts of a `redis+sentinel://` address."""
+
+    sentinels: tuple[tuple[str, int], ...]
+    """The hosts and ports of the Sentinels."""
+    name: str
+    """The name of the primary."""
+    server: str
+    """The address of the primary, with its login and options, and `primary` as its host."""
+    login: Mapping[str, str]
+    """The `username` and `password` of the Sentinels, if they have any."""
+    shown: str
+    """The address without logins and options."""
+
+
+def sentinel_address(url: str) -> SentinelAddress | None:
+    """Return the parts of a `redis+sentinel://` address; None for another one.
+
+    Raises ValueError if it is not valid.
+    """
+    if not re.match(r"\w+\+sentinel:", url):
+        return None
+    match = _SENTINEL.fullmatch(url)
+    hosts = [urlsplit(f"//{each}") for each in match["sentinels"].split(",")] if match else []
+    if match is None or not all(each.hostname and each.port != 0 for each in hosts):
+        raise ValueError("not the address of Sentinels")
+    options = dict(parse_qsl(match["options"] or ""))
+    login = {
+        name: options.pop(f"sentinel_{name}")
+        for name in ("username", "password")
+        if f"sentinel_{name}" in options
+    }
+    server = f"{match['tls']}://{match['login'] or ''}primary{match['database'] or ''}"
+    server += f"?{urlencode(options)}" if options else ""
+    redis_address(server)
+    return SentinelAddress(
+        tuple((each.hostname or "", each.port or SENTINEL_PORT) for each in hosts),
+        match["name"],
+        server,
+        login,
+        f"{match['tls']}+sentinel://{match['sentinels']}/{match['name']}{match['database'] or ''}",
+    )
+
+
 def redis_address(url: str) -> str:
     """Return the address of a Redis server without its login and options, which may be secret.
 
@@ -76,6 +133,8 @@ def redis_address(url: str) -> str:
     The error's text completes "[redis] url …" and quotes nothing of the address.
     """
     try:
+        if sentinels := sentinel_address(url):
+            return sentinels.shown
         parts = urlsplit(url)
         host_port = parts.netloc.rpartition("@")[2]
         if parts.scheme == "unix":
@@ -91,7 +150,8 @@ def redis_address(url: str) -> str:
     if not is_usable or "#" in url or not url.isprintable():
         raise ValueError(
             "must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], the same with rediss:// for "
-            "TLS, or unix://[USER:PASSWORD@]/PATH[?db=DATABASE]; where a password has them, "
-            "write / as %2F, # as %23, ? as %3F, @ as %40, % as %25"
+            "TLS, unix://[USER:PASSWORD@]/PATH[?db=DATABASE], or redis+sentinel://"
+            "[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]…]/NAME[/DATABASE]; where a password has "
+            "them, write / as %2F, # as %23, ? as %3F, @ as %40, % as %25"
         )
     return f"{parts.scheme}://{host_port}{parts.path}"

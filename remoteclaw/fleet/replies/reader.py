@@ -193,9 +193,13 @@ class ReplyReader:
                 await asyncio.sleep(BLOCK_MS / 1000)
                 last = b"0"
                 continue
+            moves = self._scripts.moves
             for entry_id, fields in await self._read(last):
                 # Delivery is slow, so another adapter may have claimed the stream since the read.
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
+                    break
+                if not await self._is_certain(moves):
+                    last = b"0"
                     break
                 where = f"{entry_id.decode()} of {self._stream}"
                 try:
@@ -211,6 +215,16 @@ class ReplyReader:
                     continue
                 last = entry_id
                 yield reply
+
+    async def _is_certain(self, moves: int) -> bool:
+        """Whether a failover can't lose what was read; False if it must be read again.
+
+        The claim is a write, so a replica that has it has everything before it. `moves` are those
+        before the read.
+        """
+        if not self._scripts.is_replicated:
+            return True
+        return await self.claim() and self._scripts.moves == moves
 
     async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Return the entries after the entry `last`; empty if none arrives in time."""
