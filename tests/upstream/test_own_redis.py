@@ -130,7 +130,7 @@ async def test_a_right_that_a_user_lacks_is_named(
 
 
 def test_the_rights_have_each_command_of_the_scripts_and_are_in_the_documentation() -> None:
-    call = re.compile(r"redis\.p?call\('(\w+)'(?:, '(USAGE)')?")
+    call = re.compile(r"redis\.p?call\('(\w+)'(?:, '(USAGE|NUMSUB)')?")
     used = {
         "|".join(filter(None, found)).lower()
         for name in Script.names()

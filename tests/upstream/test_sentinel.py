@@ -25,6 +25,7 @@ from tests.support.servers import installed_servers
 from tests.support.stack import SID, Stack, said
 from tests.support.waiting import eventually
 
+#: The lease of the old side, which ends during the test.
 LEASE_S = 3.0
 #: A reply that only the old primary has, after its replicas are gone.
 LOST = "a reply that a failover loses"
@@ -58,10 +59,10 @@ async def clustered(stack: Stack, group: Group, directory: Path) -> AsyncIterato
     await asyncio.wait((sweeping,))
 
 
-async def on_group(stack: Stack, url: str, directory: Path) -> None:
+async def on_group(stack: Stack, url: str, directory: Path, *, lease_s: float = 30.0) -> None:
     body = HOLDS.replace("DIRECTORY", str(directory))
     agent = {"runtime": "demo", "command": list(script(directory, body))}
-    stack.configure(agent, redis_url=url, lease_s=LEASE_S)
+    stack.configure(agent, redis_url=url, lease_s=lease_s)
     if hasattr(stack, "fleet"):
         await stack.fleet.aclose()
     stack.reopen(url)
@@ -94,7 +95,7 @@ async def test_an_old_primary_that_lives_on_says_nothing_and_its_turn_is_done_el
     old = Stack(Home(directory / "old").create())
     os.mkfifo(old.lifeline)
     old.open_lifeline()
-    await on_group(old, group.old_url, directory)
+    await on_group(old, group.old_url, directory, lease_s=LEASE_S)
     old_said: list[str] = []
     reading = asyncio.create_task(read(old.fleet, old_said.append))
     worker = await old.start_worker()
