@@ -25,7 +25,7 @@ from remoteclaw.channels.signs import StateSigns
 from remoteclaw.channels.unreached import notice_of
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import AccountConfig
+from remoteclaw.config.model import AccountConfig, SecretsConfig
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import (
     AccountRefused,
@@ -59,6 +59,8 @@ log = logging.getLogger(__name__)
 
 AccountKey = tuple[str, str]
 """The name of a channel and the name of an account on it."""
+Stamps = list[int | None]
+"""When each of several files was written; None for one that is absent."""
 
 
 class LibraryMissing(ConfigError):
@@ -88,24 +90,31 @@ class Channels:
     async def run(self) -> None:
         """Run the selected accounts until cancelled. Restart an account whose settings change.
 
-        An account also starts again to take over what `channel add` has kept for it.
+        An account also starts again to take over what `channel add` has kept for it, and after the
+        file of a secret has changed.
         """
-        running: dict[AccountKey, tuple[AccountConfig, int | None, asyncio.Task[None]]] = {}
+        running: dict[AccountKey, tuple[AccountConfig, Stamps, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
                 selected = self.selected()
-                for key, (settings, kept, task) in list(running.items()):
-                    now = stamp(self._home.kept_state(*key))
-                    if selected.get(key) != settings or now not in (None, kept):
+                for key, (settings, before, task) in list(running.items()):
+                    stamps = zip(self._stamps(key, settings), before, strict=True)
+                    is_new = any(now not in (None, then) for now, then in stamps)
+                    if selected.get(key) != settings or is_new:
                         task.cancel()
                         await asyncio.wait((task,))
                         del running[key]
                 for key, settings in selected.items():
                     if key not in running:
                         account = _Account(self._fleet, self._home, self._config, key, settings)
-                        kept = stamp(self._home.kept_state(*key))
-                        running[key] = settings, kept, tasks.create_task(account.run())
+                        stamps_now = self._stamps(key, settings)
+                        running[key] = settings, stamps_now, tasks.create_task(account.run())
                 await asyncio.sleep(CHECK_S)
+
+    def _stamps(self, key: AccountKey, settings: AccountConfig) -> Stamps:
+        """Return when the files with which an account starts were written."""
+        files = settings.secret_files() if isinstance(settings, SecretsConfig) else []
+        return [stamp(file) for file in (self._home.kept_state(*key), *files)]
 
 
 class _Account:

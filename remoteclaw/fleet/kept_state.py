@@ -14,10 +14,10 @@ from remoteclaw.host.locks import replace_file
 
 
 def stamp(file: Path) -> int | None:
-    """Return when a file was written; None if there is none."""
+    """Return when a file was written; None if there is none, or none that can be seen."""
     try:
         return file.stat().st_mtime_ns
-    except FileNotFoundError:
+    except OSError:
         return None
 
 

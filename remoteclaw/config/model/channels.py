@@ -270,6 +270,11 @@ class SecretsConfig(AccountConfig):
             raise ConfigError(f"{where} doesn't contain {problem}.")
         return secret
 
+    def secret_files(self) -> list[Path]:
+        """Return the files that contain secrets."""
+        named = (self._places_of(name)[-1] for name in self.secrets)
+        return [Path(file).expanduser() for file in named if file]
+
     @classmethod
     def problem_of(cls, name: str, text: str) -> str:
         """Return what a text is not, because it has another form; empty if it can be the secret."""

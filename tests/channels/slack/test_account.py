@@ -60,11 +60,26 @@ async def test_an_account_that_slack_refuses_is_named(
     await eventually(is_said)
 
 
-async def test_tokens_that_are_rotated_are_asked_for_again(account: Account) -> None:
+async def test_tokens_that_are_rotated_are_asked_for_again_and_used_at_once(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.channels.process.MAX_PAUSE_S", 1e6)
+    team, directory = account.team, account.stack.home.path
+    files = {name: directory / name for name in ("token", "app_token")}
+
+    def write() -> None:
+        files["token"].write_text(team.bot_token)
+        files["app_token"].write_text(team.app_token)
+
+    write()
+    places = {f"{name}_file": str(file) for name, file in files.items()}
+    account.configure(token="", app_token="", **places)
     await account.start()
-    account.team.rotate()
-    account.team.drop()
+    team.rotate()
+    team.drop()
     await until_problem(account, "refused", "run `remoteclaw channel add slack`")
+    write()
+    await until_problem(account, "runs", "")
 
 
 async def test_socket_mode_that_is_switched_off_is_named(account: Account) -> None:
