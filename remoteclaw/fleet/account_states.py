@@ -50,7 +50,12 @@ class AccountState:
 
     @property
     def line(self) -> str:
-        """The account's state on one line."""
+        """The account and its state on one line."""
+        return f"{self.account} {self.summary}"
+
+    @property
+    def summary(self) -> str:
+        """Its state on one line."""
         state = f"runs as {self.name}" if self.state == "runs" else self.state
         if count := len(self.standbys):
             state += f", {count} {'stands' if count == 1 else 'stand'} by"
@@ -59,7 +64,7 @@ class AccountState:
         replies = "1 reply waits" if self.waiting == 1 else f"{self.waiting} replies wait"
         waiting = f", {replies}" if self.waiting else ""
         problem = f": {self.problem}" if self.problem else ""
-        return f"{self.account} {state}{waiting}{problem}"
+        return f"{state}{waiting}{problem}"
 
 
 #: The problem of an account that no process runs.

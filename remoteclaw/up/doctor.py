@@ -250,7 +250,7 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         has_sweeper = await fleet.workers.has_sweeper()
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else NO_SWEEPER)
         for account in await configured_accounts(fleet, config):
-            yield Finding(f"channel {account.account}", not account.problem, account.line)
+            yield Finding(f"channel {account.account}", not account.problem, account.summary)
         for unread in await fleet.replies.unread():
             yield Finding("replies", True, _unread(unread))
     except RemoteClawError as error:

@@ -26,7 +26,7 @@ def test_an_added_account_starts_at_once_and_is_restarted_after_a_kill(
         eventually_sync(lambda: any("demo agent" in text for text in bot.texts(7)))
         name = f"@{bot.username}"
         assert f"channel   telegram/default runs as {name}\n" in remoteclaw(home, "status").stdout
-        assert "channel telegram/default" in remoteclaw(home, "doctor").stdout
+        assert f"channel telegram/default runs as {name}\n" in remoteclaw(home, "doctor").stdout
 
         (killed,) = parts_of(up.pid, "channel")
         os.kill(killed, signal.SIGKILL)
