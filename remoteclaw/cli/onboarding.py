@@ -24,9 +24,9 @@ from remoteclaw.cli.output import echo
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, Config, SecretsConfig
-from remoteclaw.errors import ConfigError, PlatformBusy
+from remoteclaw.errors import AccountRefused, ConfigError, PlatformBusy, RemoteClawError
 from remoteclaw.fleet.kept_state import KeptState
-from remoteclaw.host.hidden_input import hidden_input
+from remoteclaw.host.hidden_input import drop_input, hidden_input
 from remoteclaw.host.locks import lock, replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
@@ -157,9 +157,12 @@ class Onboarding:
             return
         if self._recovers:
             raise ConfigError(f"An account of {self._channel!r} has no recovery key.")
-        settings, self._lost = self._without_secrets(self._config)
-        for name, problem in self._lost.items():
-            echo(f"{self._channel}/{self._account} gets a new {_noun(name)}: {problem}")
+        if why := await self._refusal():
+            settings = self._refused(model, why)
+        else:
+            settings, self._lost = self._without_secrets(self._config)
+        for name, problem in ({} if self._is_again else self._lost).items():
+            echo(f"{self._channel}/{self._account} gets a new {model.label_of(name)}: {problem}")
         table, secrets = self._table(model, known.sign_up)
         self._hiding.close()
         await self._add(model, table, secrets, settings)
@@ -190,6 +193,39 @@ class Onboarding:
             "it there, or name another account with --account."
         )
 
+    async def _refusal(self) -> str:
+        """Return why the platform refuses a configured account; empty if it doesn't."""
+        settings = self._config.accounts().get((self._channel, self._account))
+        if settings is None:
+            return ""
+        try:
+            adapter = create_adapter(self._channel, settings)
+        except ConfigError:  # a secret is lost, or the library is missing
+            return ""
+        try:
+            if isinstance(adapter, StatefulAdapter):
+                await adapter.use_state(_Memory())
+            await adapter.connect()
+        except AccountRefused as refusal:
+            return str(refusal)
+        except RemoteClawError:
+            return ""
+        finally:
+            await adapter.aclose()
+        return ""
+
+    def _refused(self, model: type[SecretsConfig], why: str) -> dict[str, Any]:
+        """Return what is known of a refused account, which gets all of its secrets anew."""
+        echo(f"{self._channel}/{self._account} is refused: {why}")
+        if self._may_ask and not any(self._places.values()):
+            nouns = " and a new ".join(map(model.label_of, model.secrets))
+            click.confirm(f"Give it a new {nouns}?", default=True, abort=True)
+            echo("")  # the terminal has not shown Enter either
+        self._is_again, self._lost = True, dict.fromkeys(model.secrets, why)
+        gone = {field for name in model.secrets for field in _fields_of(name)}
+        settings = self._config.accounts()[self._channel, self._account]
+        return settings.model_dump(exclude=gone, exclude_unset=True)
+
     async def _add(
         self,
         model: type[SecretsConfig],
@@ -213,14 +249,14 @@ class Onboarding:
                         state.clear()
                     await adapter.use_state(state)
                 identity = await adapter.connect()
-                what = "The token is that" if len(model.secrets) == 1 else "They are those"
+                what = "The token is that" if len(model.secrets) == 1 else "The tokens are those"
                 echo(f"{what} of {identity.name}.")
                 if identity.problem:
                     echo(identity.problem)
                 owner = self._options.get("owner")
                 if not (owner or (self._lost and self._owners)):
-                    reach = f"Now write something to {one_line(identity.name)}, so that it learns"
-                    owner = await self._owner(adapter, f"{reach} who you are.")
+                    reach = model.reach.format(name=one_line(identity.name))
+                    owner = await self._owner(adapter, reach)
             finally:
                 await adapter.aclose()
             await self._write(table, secrets, owner)
@@ -311,11 +347,13 @@ class Onboarding:
         if missing and not self._may_ask:
             named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
             raise ConfigError(
-                f"Say where the {_noun(missing[0])} is: --token-file {named}FILE, or --token-env "
-                f"{named}NAME."
+                f"Say where the {model.label_of(missing[0])} is: --token-file {named}FILE, or "
+                f"--token-env {named}NAME."
             )
         if missing:
             echo(sign_up)
+            for line in model.making if not self._lost else ():
+                echo(line)
         return table, {name: self._asked(model, name) for name in missing}
 
     def _given(self, names: Sequence[str]) -> dict[str, Any]:
@@ -349,8 +387,9 @@ class Onboarding:
         """Return the secret that the user types or pastes, until it has the right form."""
         if how := model.secrets[name].how:
             echo(how)
+        question = f"{model.label_of(name).capitalize()} (it is not shown)"
         while True:
-            secret = str(click.prompt(f"{_noun(name).capitalize()} (it is not shown)")).strip()
+            secret = str(click.prompt(question, default="", show_default=False)).strip(" \t'\"")
             echo("")  # the terminal has not shown Enter either
             if not (problem := model.problem_of(name, secret)):
                 return secret
@@ -424,6 +463,7 @@ class Onboarding:
                 who = incoming.sender_name or "Somebody"
                 who = one_line(f"{who} with the id {incoming.sender}")
                 did = "has invited it" if invites else "has written"
+                drop_input()  # one Enter too many must make nobody an owner
                 if click.confirm(f"{who} {did}. Is that you?", default=True):
                     return incoming.sender
             await asyncio.sleep(POLL_S)
@@ -478,16 +518,14 @@ class Onboarding:
     def _print_next_steps(self, name: str, owner: str | None, table: Mapping[str, Any]) -> None:
         echo(f"{self._channel}/{self._account} is in {self._home.config_file} now.")
         variables = " and ".join(value for key, value in table.items() if key.endswith("_env"))
+        answers = f"{one_line(name)} answers"
         if running_pid(self._home) is None:
             where = f", with {variables} in its environment" if variables else ""
-            echo(f"Start `remoteclaw up`{where}: then {one_line(name)} answers.")
+            echo(f"Start `remoteclaw up`{where}: then {answers}.")
         elif variables:
-            echo(
-                f"Set {variables} where `remoteclaw up` runs, and restart it: then "
-                f"{one_line(name)} answers."
-            )
+            echo(f"Set {variables} where `remoteclaw up` runs, and restart it: then {answers}.")
         else:
-            echo(f"`remoteclaw up` starts it now: {one_line(name)} answers.")
+            echo(f"`remoteclaw up` starts it now: {answers}.")
         if owner is None and not self._owners:
             echo(
                 "It has no owner yet: write to it, and `remoteclaw pairing approve CODE` gives you "
@@ -500,8 +538,3 @@ class Onboarding:
 def _fields_of(name: str) -> tuple[str, str, str]:
     """Return the fields of a secret."""
     return name, f"{name}_env", f"{name}_file"
-
-
-def _noun(name: str) -> str:
-    """Return the name of a secret as people read it."""
-    return name.replace("_", " ")

@@ -23,3 +23,9 @@ def hidden_input() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def drop_input() -> None:
+    """Drop what was typed into the terminal and not read yet; without a terminal, do nothing."""
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -244,7 +244,7 @@ def test_an_account_with_several_secrets_is_asked_for_each_and_only_for_lost_one
     assert not home.config_file.exists(), "nothing is written before all secrets are known"
     output = added(typed="xoxb-1\nxapp-1\n")
     assert output.index("Bot token") < output.index("gives the app's token") < output.index("App t")
-    assert "They are those of @door." in output
+    assert "The tokens are those of @door." in output
     assert "xoxb-1" not in home.config_file.read_text()
     written = tomllib.loads(home.config_file.read_text())["channels"]["door"]
     files = {name: Path(written[f"{name}_file"]) for name in DoorAccount.secrets}

@@ -58,8 +58,8 @@ _EXPLANATIONS = {
 }
 #: What Slack says if it refuses the account itself.
 _ACCOUNT = {
-    "invalid_auth": "Slack doesn't know the token: copy it again from the app's page, and run "
-    "`remoteclaw channel add slack`.",
+    "invalid_auth": "Slack doesn't know one of the two tokens: run `remoteclaw channel add slack`, "
+    "and copy both again from the app's page.",
     "not_authed": "Slack got no token: run `remoteclaw channel add slack`.",
     "token_revoked": "The token is revoked: install the app again on its page, and run "
     "`remoteclaw channel add slack` with the new one.",

@@ -15,5 +15,5 @@ BOT_SCOPES = frozenset(MANIFEST["oauth_config"]["scopes"]["bot"])
 EVENTS = frozenset(MANIFEST["settings"]["event_subscriptions"]["bot_events"])
 #: A link with which Slack makes the app.
 LINK = "https://api.slack.com/apps?new_app=1&manifest_json=" + quote(
-    json.dumps(MANIFEST, separators=(",", ":")), safe=""
+    json.dumps(MANIFEST, separators=(",", ":")), safe=":,/"
 )

@@ -1,6 +1,6 @@
 """The configuration section `[channels.slack]`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
@@ -17,16 +17,28 @@ class SlackAccount(SecretsConfig):
         "token": Secret(
             form=r"xoxb-[\w-]{10,}",
             kind="a bot token, which begins with xoxb-",
-            how=f"Make the app with this link: {LINK} . Then install it on its page, under Install "
-            "App, which shows the token.",
+            how="On the app's page, choose Install App, Install to your workspace, and Allow. The "
+            "page then shows the Bot User OAuth Token.",
+            label="bot token",
         ),
         "app_token": Secret(
             form=r"xapp-[\w-]{10,}",
             kind="an app-level token, which begins with xapp-",
-            how="The app's page makes it under Basic Information, App-Level Tokens: choose the "
-            "scope connections:write.",
+            how="On the app's page, choose Basic Information, App-Level Tokens, Generate Token and "
+            "Scopes. Enter any name, add the scope connections:write, and choose Generate.",
+            label="app-level token",
         ),
     }
+    making: ClassVar[Sequence[str]] = (
+        "This link makes the app:",
+        LINK,
+        "Open it, choose the workspace, then Next and Create.",
+    )
+    reach: ClassVar[str] = (
+        "Now write something to {name} in its direct chat, so that it learns who you are. Slack "
+        "has it under Apps in the sidebar, and finds it by its name. This first message gets no "
+        "answer."
+    )
 
     api_url: Annotated[str, BY_PEOPLE] = "https://slack.com/api"
     """The address of the Web API: Slack's, or that of GovSlack (`https://slack-gov.com/api`)."""

@@ -3,7 +3,7 @@
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -207,6 +207,8 @@ class Secret:
     """What the secret is, and how it looks."""
     how: str = ""
     """How to get one, in a sentence; empty if the channel's `sign_up` says it."""
+    label: str = ""
+    """What people call it; empty if its field has that name."""
 
 
 class SecretsConfig(AccountConfig):
@@ -219,6 +221,10 @@ class SecretsConfig(AccountConfig):
 
     secrets: ClassVar[Mapping[str, Secret]] = {}
     """The secrets, by name, in the order in which `channel add` asks for them."""
+    making: ClassVar[Sequence[str]] = ()
+    """How to make a new account, in lines; empty if the channel's `sign_up` says it."""
+    reach: ClassVar[str] = "Now write something to {name}, so that it learns who you are."
+    """How its owner writes to the account for the first time."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
@@ -274,6 +280,11 @@ class SecretsConfig(AccountConfig):
         """Return the files that contain secrets."""
         named = (self._places_of(name)[-1] for name in self.secrets)
         return [Path(file).expanduser() for file in named if file]
+
+    @classmethod
+    def label_of(cls, name: str) -> str:
+        """Return what people call a secret."""
+        return cls.secrets[name].label or name.replace("_", " ")
 
     @classmethod
     def problem_of(cls, name: str, text: str) -> str:
