@@ -8,10 +8,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.channels.slack.manifest import BOT_SCOPES, EVENTS
 from remoteclaw.config.home import Home
 from tests.support.agents import ROOT
 from tests.support.bridges import acp_script
 from tests.support.pages import OWN
+from tests.support.slack import SlackWorkspace
 from tests.support.telegram import TelegramBot
 from tests.support.telegram.channel import ANN, GROUP
 from tests.support.up import address, remoteclaw, running
@@ -55,36 +57,89 @@ def test_every_example_is_run_and_listed() -> None:
     directories = {each.parent.name for each in EXAMPLES.glob("*/README.md")}
 
     listed = set(re.findall(r"\]\((\S+)/README\.md\)", (EXAMPLES / "README.md").read_text()))
-    assert directories == listed == {"telegram-projects", "phone-and-laptop", "ci", "cockpit"}
+    assert directories == listed == {
+        "team-slack", "telegram-projects", "phone-and-laptop", "ci", "cockpit",
+    }  # fmt: skip
     assert all(
         f"examples/{name}/README.md" in (ROOT / "docs/README.md").read_text() for name in listed
     )
 
 
 def test_the_examples_do_what_their_readmes_say(
-    home: Home, bot: TelegramBot, directory: Path
+    home: Home, bot: TelegramBot, team: SlackWorkspace, directory: Path
 ) -> None:
-    home.config_file.write_text(configuration(bot, directory))
+    members = members_of(team)
+    home.config_file.write_text(configuration(bot, team, members, directory))
     with running(home, WEBHOOK_TOKEN=WEBHOOK_TOKEN, REMOTECLAW__FLEET__WORKERS="4"):
+        check_team(team, members)
         check_projects(home, bot)
         check_phone(home)
         check_ci(home)
         check_cockpit(home)
 
 
-def configuration(bot: TelegramBot, directory: Path) -> str:
+def members_of(team: SlackWorkspace) -> dict[str, str]:
+    """Make the people and channels of the example, and return their ids by those in its file."""
+    team.set(scopes=[*BOT_SCOPES], events=[*EVENTS], limit_scale=100)
+    ann, bob = team.person("ann"), team.person("bob")
+    room = {name: team.channel(name, members=[ann, bob]) for name in ("web", "shop")}
+    ids = {"U024BE7LH": ann, "U061F7AUR": bob}
+    return ids | {"C0WEB45678": room["web"], "C0SHOP5678": room["shop"]}
+
+
+def configuration(
+    bot: TelegramBot, team: SlackWorkspace, members: dict[str, str], directory: Path
+) -> str:
     """Return the configurations of all examples, with what a user replaces in them."""
     text = "\n".join(each.read_text() for each in sorted(EXAMPLES.glob("*/remoteclaw.toml")))
     (tokens := directory / ".remoteclaw/tokens").mkdir(parents=True)
     (tokens / "telegram-default").write_text(bot.token)
+    (tokens / "slack-default").write_text(team.bot_token)
+    (tokens / "slack-default.app_token").write_text(team.app_token)
     for name in ("code/web", "code/shop", "notes"):
         (directory / name).mkdir(parents=True)
         (directory / name / f"of-{Path(name).name}.txt").touch()
     text = text.replace("~/", f"{directory}/").replace("123456789", str(ANN))
     text = text.replace("[channels.telegram]", f'[channels.telegram]\napi_url = "{bot.api_url}"')
-    command = json.dumps(acp_script(directory, ASKING))
-    agents = '[agents.main]\nruntime = "demo"\n[agents.careful]\nruntime = "acp"\n'
-    return f"{text}\n{agents}command = {command}\n"
+    for example, id_ in members.items():
+        text = text.replace(example, id_)
+    text = text.replace("[channels.slack]", f'[channels.slack]\napi_url = "{team.api_url}"')
+    asks = f'runtime = "acp"\ncommand = {json.dumps(acp_script(directory, ASKING))}\n'
+    text = text.replace("[agents.shop]", f"[agents.shop]\n{asks}")
+    return f'{text}\n[agents.main]\nruntime = "demo"\n[agents.careful]\n{asks}'
+
+
+def check_team(team: SlackWorkspace, members: dict[str, str]) -> None:
+    ann, bob, web, shop = members.values()
+    cid = team.person("cid")
+
+    def thread(channel: str, text: str) -> str:
+        return str(team.say(channel, cid, f"<@{team.bot}> {text}"))
+
+    def said(channel: str, ts: str) -> str:
+        return "\n".join(team.texts(channel, ts))
+
+    def card(thread: str) -> str:
+        buttons = ((m["ts"], b) for m in team.messages(shop, thread) for b in m.get("blocks", ()))
+        return next((str(ts) for ts, block in buttons if block["type"] == "actions"), "")
+
+    eventually_sync(team.sockets)
+    team.command(web, ann, "status")
+    eventually_sync(lambda: team.ephemerals(ann))  # what was written before isn't answered
+    first, second, asking = thread(web, "hello"), thread(web, "hi"), thread(shop, "touch it")
+    eventually_sync(lambda: "message 1 of our" in said(web, first))
+    team.say(web, bob, "and then?", thread=first)
+    eventually_sync(lambda: "message 2 of our" in said(web, first))
+    eventually_sync(lambda: "message 1 of our" in said(web, second))
+    ts = eventually_sync(lambda: card(asking))
+    team.press(shop, ts, cid, "once")
+    eventually_sync(lambda: team.ephemerals(cid))
+    assert "Touched" not in said(shop, asking)
+    team.press(shop, ts, bob, "once")
+    eventually_sync(lambda: "Touched" in said(shop, asking))
+
+    assert "of-web.txt" in said(web, first)
+    assert not team.ephemerals(bob)
 
 
 def check_projects(home: Home, bot: TelegramBot) -> None:
