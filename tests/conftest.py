@@ -35,6 +35,14 @@ from tests.support.telegram import Telegram, TelegramBot
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
 
 PROGRAMS = installed_servers()
+#: Each start of these CLIs takes one to three seconds of processor time.
+SLOW_CLIS = ("gemini", "opencode")
+#: The contracts that each run shows with each CLI, since they depend most on the CLI itself. The
+#: others are shown with the slow CLIs before a release.
+WITH_EACH_CLI = tuple(
+    f"tests/contracts/test_{name}.py"
+    for name in ("canaries", "own_files", "requests", "runtimes", "session_map")
+)
 #: The modules whose tests take half a minute and more.
 SLOWEST = tuple(
     f"tests/contracts/test_{name}.py" for name in ("canaries", "conversation", "cockpit", "usage")
@@ -68,12 +76,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Skip tests marked `thorough`: they repeat a proof for one more CLI or one more form."""
-    marker = item.get_closest_marker("thorough")
-    if marker is None or THOROUGH:
+    if THOROUGH:
         return
     params = f"-{item.callspec.id}-" if hasattr(item, "callspec") else ""
-    if not marker.args or any(f"-{each}-" in params for each in marker.args):
+    marker = item.get_closest_marker("thorough")
+    is_marked = marker is not None and (
+        not marker.args or any(f"-{each}-" in params for each in marker.args)
+    )
+    if is_marked or _repeats_a_contract(item, set(params.split("-"))):
         item.add_marker(pytest.mark.skip("REMOTECLAW_TEST_THOROUGH=1 runs it"))
+
+
+def _repeats_a_contract(item: pytest.Item, params: set[str]) -> bool:
+    """Whether a test shows with a slow CLI what it shows with claude and codex as well."""
+    is_contract = item.nodeid.startswith("tests/contracts/")
+    is_slow = not params.isdisjoint(SLOW_CLIS) and params.isdisjoint(("claude", "codex"))
+    return is_contract and is_slow and not item.nodeid.startswith(WITH_EACH_CLI)
 
 
 @pytest.hookimpl(trylast=True)

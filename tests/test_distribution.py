@@ -113,6 +113,7 @@ def test_the_release_files_have_every_file_once_and_are_the_same_wherever_they_a
     assert [file.read_bytes() for file in again] == [sdist.read_bytes(), wheel.read_bytes()]
 
 
+@pytest.mark.thorough
 def test_what_the_sdist_installs_starts_and_answers_where_nothing_else_is(
     directory: Path,
 ) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from remoteclaw.chat.editor import Interrupts
 from remoteclaw.commands.status import MODES
 from remoteclaw.config.home import Home
@@ -115,6 +117,7 @@ async def test_the_indicator_is_shown_from_enter_until_the_answer(
         ten_turns(screen, "hello", let=answer)
 
 
+@pytest.mark.thorough
 async def test_tools_plan_and_tokens_of_claude_are_shown(stack: Stack, claude: AgentCli) -> None:
     """Ten turns with one tool each, a secret in a command, a plan, and the tokens so far."""
     async with chatting(stack, claude.config(permissions="auto")) as (screen, _):

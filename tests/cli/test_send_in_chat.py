@@ -296,6 +296,7 @@ async def test_a_typed_message_survives_its_gateway_and_its_worker(
     assert terminal.words().count("You said: hello") == 1
 
 
+@pytest.mark.thorough
 async def test_sixty_messages_at_once_have_sixty_answers_in_the_chat(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
     return required(request.param, model_server)
 
 
-@pytest.mark.thorough("edits", "branch", "auto", "codex-deny", "gemini-deny", "opencode-deny")
+@pytest.mark.thorough("edits", "branch", "auto", "codex-deny", "gemini", "opencode-deny")
 @pytest.mark.parametrize("conduct", CONDUCTS)
 async def test_a_cli_does_without_asking_only_what_is_recorded(
     cli: AgentCli, conduct: str, home: Home, directory: Path

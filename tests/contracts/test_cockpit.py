@@ -144,7 +144,7 @@ MENUS = {
 }
 
 
-@pytest.mark.thorough("codex", "gemini", "opencode")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MENUS)
 async def test_text_can_be_sent_after_a_menu_and_a_draft_is_named_and_cleared(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str
