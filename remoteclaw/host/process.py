@@ -122,6 +122,17 @@ def read_output(
         return None
 
 
+def run_program(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+) -> tuple[int, str]:
+    """Run a program; return its exit status, and its standard output and error together.
+
+    Raises OSError if it can't be started, or takes longer than `timeout_s`.
+    """
+    status, output = _read(argv, env, timeout_s, MAX_OUTPUT_BYTES, subprocess.STDOUT)
+    return status, output.decode(errors="replace")
+
+
 def read_beginning(
     argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, max_bytes: int
 ) -> bytes | None:

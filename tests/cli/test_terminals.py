@@ -1,17 +1,13 @@
-"""The commands `terminals` and `service`."""
+"""The commands `terminals`."""
 
-import configparser
 import json
-import re
-import shlex
 from collections.abc import Iterator
 
 import pytest
 
-from remoteclaw.cli.service import PARTS
 from remoteclaw.config.home import Home
 from tests.support.cli import refused
-from tests.support.command import REMOTECLAW, run_command
+from tests.support.command import run_command
 from tests.support.remote import SID, RemoteGateway
 from tests.support.terminal import env
 
@@ -68,44 +64,3 @@ def test_a_refusal_of_the_gateway_is_printed_in_one_line(
     refused(run_command("terminals", "end", "x", env=env(home)), "There is no such terminal.")
     gateway.close()
     refused(run_command("terminals", "list", env=env(home)), "start it with `remoteclaw up`")
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_systemd_unit_starts_this_installation_and_spares_its_children(
-    part: str, home: Home
-) -> None:
-    printed = run_command("service", part, env=env(home, REMOTECLAW_HOME='/s p/a"b%c')).stdout
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment]
-    unit.read_string(printed)
-
-    service = dict(unit["Service"])
-    program, *arguments = shlex.split(service["ExecStart"])
-    assert program == REMOTECLAW
-    assert arguments == [part]
-    assert 'REMOTECLAW_HOME=/s p/a"b%%c' in shlex.split(service["Environment"])
-    assert service["KillMode"] == "process"
-    assert service["Restart"] == "always"
-    assert unit["Install"]["WantedBy"] == "default.target"
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_a_systemd_unit_has_proxies_and_certificates_and_no_secrets(part: str, home: Home) -> None:
-    home.config_file.write_text("agents.main.env_pass = ['SSH_AUTH_SOCK', 'NOT_SET']")
-    plain = {"https_proxy": "http://proxy:3128", "SSL_CERT_FILE": "/etc/my ca.pem"}
-    plain["XDG_CONFIG_HOME"] = "/home/me/settings"
-    hidden = {"HTTP_PROXY": "http://me:secret1@proxy", "SSH_AUTH_SOCK": "/secret2"}
-    hidden |= {"ANTHROPIC_API_KEY": "secret3", "REMOTECLAW__REDIS__URL": "unix:///secret4"}
-    of_agents = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude"}
-
-    printed = run_command("service", part, env=env(home, **plain, **hidden, **of_agents)).stdout
-
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.read_string(printed)
-    written = shlex.split(unit["Service"]["Environment"])
-    assert {f"{name}={value}" for name, value in plain.items()} <= {*written}
-    assert "secret" not in printed.replace("may be secrets", "")
-    (named,) = re.findall("import-environment (.*)", printed)
-    expected = {"HTTP_PROXY", "REMOTECLAW__REDIS__URL"}
-    expected |= {"SSH_AUTH_SOCK", "ANTHROPIC_API_KEY"} if part in ("up", "worker") else set()
-    assert {*named.split()} & {*plain, *hidden, "NOT_SET", "HOME", "PATH"} == expected
