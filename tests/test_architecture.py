@@ -19,7 +19,7 @@ from remoteclaw import protocols
 from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.protocols import ChannelProfile, Incoming, PollResult, channel, platform
-from remoteclaw.up.supervisor import WORKER, worker_command
+from remoteclaw.up.supervisor import worker_command
 from tests.mutants import (
     file_of_test,
     index_of_tests,
@@ -87,7 +87,7 @@ def test_every_redis_key_is_in_the_reference() -> None:
 def test_the_worker_command_is_the_same_in_every_document() -> None:
     """Without one of its flags, a worker would run foreign jobs, or end when Redis is away."""
     command = "rq " + " ".join(worker_command()[1:])
-    documents = ("Procfile", "compose.yaml", "docs/operations.md", "workers/settings.py")
+    documents = ("Procfile", "docs/operations.md", "workers/settings.py")
 
     assert all(command in (ROOT / name).read_text() for name in documents)
 
@@ -141,20 +141,15 @@ def test_every_promise_and_right_has_a_mutant_and_every_mutant_guards_one() -> N
     assert {name for name in named if "::" in name} <= tests
 
 
-def test_procfile_and_compose_start_existing_programs() -> None:
+def test_the_procfile_starts_existing_programs() -> None:
     """The programs are installed, and accept the first argument."""
     commands = [
         line.partition(": ")[2]
         for line in (ROOT / "Procfile").read_text().splitlines()
         if line and not line.startswith("#")
     ]
-    composed = (ROOT / "compose.yaml").read_text()
 
     assert commands
-    for command in commands:
-        # A supervisor that restarts its processes runs the stock worker itself.
-        is_worker = command == "remoteclaw worker --restart"
-        assert (" ".join(("rq", *WORKER)) if is_worker else command) in composed
     for command in commands:
         program, *arguments = shlex.split(command)
         subprocess.run(
