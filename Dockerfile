@@ -25,7 +25,7 @@ RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm \
   && set -- ${CLAUDE_CODE:+"@anthropic-ai/claude-code@$CLAUDE_CODE"} ${CODEX:+"@openai/codex@$CODEX"} \
     ${GEMINI_CLI:+"@google/gemini-cli@$GEMINI_CLI"} ${OPENCODE:+"opencode-ai@$OPENCODE"} \
   && if [ $# -gt 0 ]; then npm install --global --no-audit --no-fund "$@"; fi \
-  && rm -rf /root/.npm
+  && rm -rf ~/.npm
 
 # Libraries before RemoteClaw itself, so that a new version of it installs only itself.
 WORKDIR /usr/src/remoteclaw
