@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,11 +57,15 @@ def unit_of(printed: str) -> configparser.ConfigParser:
 
 async def test_a_service_outlives_a_power_failure(stack: Stack, manager: UserManager) -> None:
     """The unit alone brings the conversation back, and the message that came meanwhile."""
-    shell = stack.env(**manager.environment, ANTHROPIC_API_KEY="it's $ecret")
+    stack.configure({"runtime": "demo", "env_pass": ["KEY"]})
+    shell = stack.env(**manager.environment, KEY='it\'s a $ecret \\ "x" `y`')
     installed = run_command("service", "install", "--secrets", env=shell)
     assert installed.returncode == 0, installed.stderr
-    assert "remoteclaw.service runs" in installed.stdout
     assert "also without a login" in installed.stdout
+    (pid,) = re.findall(r"remoteclaw.service runs \(process (\d+)\)", installed.stdout)
+    environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert f"KEY={shell['KEY']}" in environment
+    assert stat.S_IMODE((stack.home.path / "remoteclaw.env").stat().st_mode) == 0o600
     assert await stack.ask("the first words")
 
     manager.cut_power()
