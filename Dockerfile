@@ -48,7 +48,8 @@ ENV REMOTECLAW_HOME=/state REMOTECLAW_CONFIG=/config/remoteclaw.toml
 USER ${UID}
 WORKDIR /home/remoteclaw
 EXPOSE 18789
-HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["remoteclaw", "status"]
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s \
+  CMD ["remoteclaw", "status", "--check=worker"]
 # tini collects the processes that agents leave.
 ENTRYPOINT ["tini", "--"]
 CMD ["remoteclaw", "up"]
