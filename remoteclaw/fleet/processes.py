@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -72,6 +72,16 @@ class Processes:
                 async with asyncio.timeout(WITHDRAW_S):
                     client = self._scripts.client
                     await self._scripts.call(client.hdel, keys.PROCESSES, field)
+
+    async def forget_dead(self, host_id: str, is_running: Callable[[int], bool]) -> None:
+        """Forget the processes of a host that were killed. `is_running` gets their process ids."""
+        dead = [
+            f"{each.kind} {host_id} {each.pid}"
+            for each in await self.list()
+            if each.host_id == host_id and not is_running(each.pid)
+        ]
+        if dead:
+            await self._scripts.call(self._scripts.client.hdel, keys.PROCESSES, *dead)
 
     async def list(self) -> Sequence[HostProcess]:
         """Return the processes that run, by host, kind and process id; forget the others."""

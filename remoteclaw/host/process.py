@@ -296,6 +296,11 @@ def is_alive(name: str) -> bool:
     return namespace != _namespace() or _start_time(int(pid)) == started
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process with this id runs here, which may be another one than was meant."""
+    return _start_time(pid) is not None
+
+
 def boot_of(name: str) -> str:
     """Return the boot of the machine on which the process with an `identity()` runs."""
     return name.split()[2].partition("/")[0]

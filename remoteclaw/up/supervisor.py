@@ -28,7 +28,7 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.runs import remove_dead_runs, wait_for_holders
 from remoteclaw.host.forking import ForkedProcess, ForkServer
 from remoteclaw.host.logs import rotate_logs
-from remoteclaw.host.process import end_orphans, end_strays, is_alive, stop
+from remoteclaw.host.process import end_orphans, end_strays, is_alive, is_running, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
@@ -341,6 +341,7 @@ class Supervisor:
             host = self._home.host_id
             await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
             await self.fleet.workers.clear_dead(is_alive)
+            await self.fleet.processes.forget_dead(host, is_running)
         end_strays()
         await self.fleet.aclose()
         if self._redis:

@@ -14,7 +14,7 @@ from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.holder.runs import end_warm_agents, has_terminals, has_warm_agents, remove_dead_runs
-from remoteclaw.host.process import end_strays, is_alive
+from remoteclaw.host.process import end_strays, is_alive, is_running
 from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals, remove_old_files
 
 #: The interval of the host's sweep, in seconds.
@@ -48,7 +48,8 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
                 await renewer.renew_all(hold_s=current().terminals.hold_s)
             await end_unknown_terminals(fleet.terminals, home.runs)
             await remove_old_files(home.terminals, fleet.terminals.is_open)
-            await fleet.workers.clear_dead(is_alive)
+            if await fleet.workers.clear_dead(is_alive):
+                await fleet.processes.forget_dead(home.host_id, is_running)
             if sweep % DRAINED_EVERY == 0:
                 await _end_agents_of_drained(fleet, home)
             if budgets != (now := current().budgets):

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.fleet import keys, processes
 from remoteclaw.host.version import VERSION
-from tests.support.command import ROOT, run_command
+from tests.support.command import REMOTECLAW, ROOT, run_command, start_program
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -56,6 +56,22 @@ async def test_a_process_that_has_been_killed_is_not_listed_for_long(stack: Stac
 
     assert await stack.fleet.processes.list() == []
     assert not await client.exists(keys.PROCESSES)
+
+
+async def test_a_killed_worker_is_forgotten_by_the_next_sweep_of_its_host(stack: Stack) -> None:
+    worker = await stack.start_worker()
+    log = stack.home.logs / "sweep.log"
+    sweeper = start_program((REMOTECLAW, "sweep"), env=stack.env(), log=log)
+    worker.kill()
+
+    async def is_forgotten() -> bool:
+        kinds = [each.kind for each in await stack.fleet.processes.list()]
+        return kinds == ["sweeper"]
+
+    await eventually(is_forgotten)
+    sweeper.terminate()
+    sweeper.wait()
+    assert await stack.fleet.processes.list() == []
 
 
 async def test_the_exit_status_of_a_check_tells_whether_a_part_is_healthy(stack: Stack) -> None:
