@@ -19,7 +19,7 @@ from remoteclaw.fleet.replies.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import MAX_ATTACHMENTS, MAX_TEXT_BYTES
 from remoteclaw.profiles import profile_of
-from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult
+from remoteclaw.protocols import Incoming, Place, PlatformAdapter, PollResult, StandbyAdapter
 
 #: Time limit for the call that acknowledges reports to the platform, in seconds.
 ACKNOWLEDGE_S = 10.0
@@ -52,6 +52,8 @@ class Intake:
                     await self._read(tasks)
             except* LeaseLost as lost:
                 log.warning("%s stops reading messages: %s", self._name, first_of(lost))
+            if isinstance(self._adapter, StandbyAdapter):
+                await self._adapter.stand_by()
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         inbox, grows = self._context.fleet.inbox, profile_of(self._reader.provider).cursors_grow

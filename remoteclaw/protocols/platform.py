@@ -21,6 +21,7 @@ __all__ = [
     "PlatformAdapter",
     "PollResult",
     "PressedAdapter",
+    "StandbyAdapter",
     "StatefulAdapter",
 ]
 
@@ -201,10 +202,11 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """Both sides of an account on a chat platform; its methods raise as `ChannelAdapter`'s do.
 
     It may also be a `LiveAdapter`, an `OperatingAdapter`, a `PressedAdapter`, a `StatefulAdapter`,
-    a `LookingAdapter`, a `ContextAdapter`, an `InvitedAdapter` and a `MeteredAdapter`; an adapter
-    that lacks one call of a protocol is none at all. An adapter that shows the choices of a card
-    itself has the attribute `has_buttons = True`. One with `has_buttons = "reactions"` puts
-    `Card.emoji` below the card: a person's reaction to it with one of them is the choice.
+    a `StandbyAdapter`, a `LookingAdapter`, a `ContextAdapter`, an `InvitedAdapter` and a
+    `MeteredAdapter`; an adapter that lacks one call of a protocol is none at all. An adapter that
+    shows the choices of a card itself has the attribute `has_buttons = True`. One with
+    `has_buttons = "reactions"` puts `Card.emoji` below the card: a person's reaction to it with one
+    of them is the choice.
     """
 
     async def connect(self) -> Identity:
@@ -234,6 +236,15 @@ class StatefulAdapter(Protocol):
 
     async def use_state(self, state: AdapterState) -> None:
         """Use this state from now on. Called once, before `connect()`."""
+
+
+@runtime_checkable
+class StandbyAdapter(Protocol):
+    """An adapter that is pushed to, also while nobody polls it."""
+
+    async def stand_by(self) -> None:
+        """Have nothing more pushed until the next poll: another process has the account's claim."""
+        ...
 
 
 @runtime_checkable

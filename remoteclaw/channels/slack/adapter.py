@@ -102,6 +102,10 @@ class SlackAdapter:
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Do nothing: the app's manifest has one command for all."""
 
+    async def stand_by(self) -> None:
+        """Close the connection: Slack sends each event to one of those that an app has."""
+        await self._feed.close()
+
     async def aclose(self) -> None:
         """Close all connections."""
         if hasattr(self, "_feed"):
