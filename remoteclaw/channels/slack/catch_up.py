@@ -86,9 +86,9 @@ class CatchUp:
         """Whether a source is not read yet."""
         return source in self._left
 
-    def hasten(self, source: str) -> None:
-        """Read a source next, because somebody has just written there."""
-        self._left = {source: self._left.pop(source), **self._left}
+    def hasten(self, source: str, after: str) -> None:
+        """Read a source next, because somebody has just written there; one that is read, again."""
+        self._left = {source: self._left.pop(source, after), **self._left}
 
     async def begin(self, cursors: Mapping[str, str]) -> dict[str, str | None]:
         """Find out what to read after the cursors; return the cursors of all of it.

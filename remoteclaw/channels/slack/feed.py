@@ -2,7 +2,8 @@
 
 An envelope is acknowledged once its report is stored. Slack repeats those of a time without a
 connection after a minute at the earliest, so histories are read then; a live event waits only while
-the history of its own conversation is read.
+the history of its own conversation is read. While Slack has another connection of the app, it may
+have sent what was before an event there, so the history is read before each.
 """
 
 import asyncio
@@ -24,6 +25,9 @@ from remoteclaw.protocols import Incoming, PollResult
 #: How long a poll waits for envelopes, in seconds.
 POLL_S = 25.0
 
+#: A conversation without a cursor is read from so long before the newest one, in seconds: Slack
+#: repeats within it what it has sent elsewhere.
+BEFORE_S = 60.0
 #: This many deleted messages are remembered.
 MAX_DELETED = 1000
 #: The source whose cursor is the account's first start; Slack can push what is older.
@@ -40,6 +44,7 @@ class Feed:
         self._catch_up = CatchUp(api)
         self._returned: Mapping[str, str | None] = {}
         """The cursors of the last result."""
+        self._cursors: Mapping[str, str] = {}
         self._start = 0.0
         self._is_behind = True
         """Whether the histories have messages that Slack won't push."""
@@ -69,7 +74,7 @@ class Feed:
             now_s = min(time.time(), mktime_tz(answered) + 1) if answered else time.time()
             now = f"{now_s:.6f}"
             return self._result([], [], {"": now, START: now})
-        self._start = float(cursors.get(START, 0))
+        self._cursors, self._start = cursors, float(cursors.get(START, 0))
         if self._is_behind:
             self._socket.was_lost = False
             moved = await self._catch_up.begin(cursors)
@@ -92,8 +97,11 @@ class Feed:
             if cursor is not None
         )
 
-    async def _taken(self, arrived: Sequence[Envelope]) -> PollResult:
-        """Return the reports of envelopes, except those that wait for a history."""
+    async def _taken(self, arrived: Sequence[Envelope], *, is_read: bool = False) -> PollResult:
+        """Return the reports of envelopes, except those that wait for a history.
+
+        `is_read` says that it is read.
+        """
         reports: list[Incoming] = []
         cursors: dict[str, str] = {}
         taken = []
@@ -102,8 +110,10 @@ class Feed:
             source, ts = next(iter(moved.items()), ("", ""))
             if ts and float(ts) < self._start:
                 report, moved = None, {}
-            elif self._catch_up.has(source):
-                self._catch_up.hasten(source)
+            elif not is_read and (
+                self._catch_up.has(source) or (ts and self._may_lack(source, ts))
+            ):
+                self._catch_up.hasten(source, self._cursor_of(source))
                 self._held.append((source, envelope))
                 continue
             taken.append(envelope)
@@ -113,6 +123,20 @@ class Feed:
         if cursors:
             cursors[""] = max(cursors.values(), key=float)
         return self._result(reports, taken, cursors)
+
+    def _may_lack(self, source: str, ts: str) -> bool:
+        """Whether Slack may have sent elsewhere what was written before a message.
+
+        If no call may be made, the message doesn't wait for one: most have their order anyway.
+        """
+        is_new = float(ts) > float(self._cursor_of(source))
+        return self._socket.is_shared and is_new and self._catch_up.wait_s <= 0
+
+    def _cursor_of(self, source: str) -> str:
+        if found := self._cursors.get(source):
+            return found
+        newest, began = float(self._cursors.get("", 0)), float(source.partition("/")[2] or 0)
+        return f"{max(newest - BEFORE_S, began, self._start):.6f}"
 
     def _is_deleted(self, report: Incoming) -> bool:
         """Whether a message has been deleted before it was reported."""
@@ -134,7 +158,7 @@ class Feed:
             report = await self._message(message, found.chat, is_group=is_group)
             reports += [report] if report else []
         cursor = found.messages[-1]["ts"] if found.messages else found.after
-        live = await self._taken(waited)
+        live = await self._taken(waited, is_read=True)
         cursors = {**found.begun, found.source: cursor, **live.cursors}
         return self._result([*reports, *live.incoming], waited, cursors)
 

@@ -64,6 +64,9 @@ class Socket:
         """Whether Socket Mode is switched off."""
         self.was_lost = True
         """Whether there was a time without a connection before the current one."""
+        self.is_shared = False
+        """Whether Slack had other connections when it opened the current one: of a process that is
+        frozen, or one that is lost here. They get a part of the events."""
 
     async def ensure(self) -> None:
         """Open a connection if there is none, or if Slack is about to close it.
@@ -112,6 +115,7 @@ class Socket:
             raise AccountRefused(SWITCHED_OFF)
         if connection is None or hello.get("type") != "hello":
             raise PlatformAway(f"Slack did not say hello: {hello.get('reason')}.")
+        self.is_shared = hello.get("num_connections", 1) not in range(len(self._reading) + 2)
         return connection
 
     async def envelopes(self, wait_s: float) -> list[Envelope]:

@@ -152,7 +152,7 @@ async def test_two_long_histories_of_busy_channels_are_both_read(
     texts = {}
     for turn in range(20):
         if reading.has(room := rooms[turn % 2]):
-            reading.hasten(room)
+            reading.hasten(room, "")
         if not reading.is_over and (found := await reading.step()):
             texts[found.source] = [each["text"] for each in found.messages]
     await api.aclose()
