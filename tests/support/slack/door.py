@@ -292,6 +292,10 @@ class Door:
         """Let time pass."""
         self._world.clock.advance(seconds)
 
+    def hurry(self, speed: float) -> None:
+        """Let time go so many times as fast."""
+        self._world.clock.hurry(speed)
+
     def set(self, **state: Any) -> None:
         """Set what a workspace is like: its fields, `limit_scale`, or how connections begin."""
         self._world.limits.scale = state.pop("limit_scale", self._world.limits.scale)
