@@ -195,3 +195,33 @@ async def test_a_channel_with_a_new_id_keeps_its_conversations(account: Account)
     await account.start()
     await account.deliver("another", chat=room, index=1)
     assert team.texts(moved) == ["an answer", "another"]
+
+
+async def test_a_channel_that_is_renamed_and_made_private_keeps_its_conversations(
+    account: Account, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slack writes notices of it there, which nobody answers."""
+    team, room, ann = account.team, account.room, account.ann
+    account.configure(groups={room: {"require_mention": False, "threads": "auto"}})
+    await account.start()
+    opened = team.say(room, ann, "one")
+    await account.until_accepted(room, EVERYONE, "one", thread=opened)
+    for number, subtype in enumerate(("channel_name", "channel_convert_to_private")):
+        notice = {"type": "message", "subtype": subtype, "channel": room, "user": ann}
+        team.tell({**notice, "ts": f"{opened[:-1]}{number + 5}", "text": "did so"})
+    team.rename(room, "chamber")
+    team.set_channel(room, kind="group")
+    team.say(room, ann, "two", thread=opened)
+    await account.until_accepted(room, EVERYONE, "one", "two", thread=opened)
+    await account.stop()
+    team.say(room, ann, "three", thread=opened)
+    other = team.say(room, ann, "another")
+    await account.start()
+    await account.until_accepted(room, EVERYONE, "one", "two", "three", thread=opened)
+    await account.until_accepted(room, EVERYONE, "another", thread=other)
+    await account.deliver("an answer", chat=room)
+    assert team.texts(room) == ["an answer"]
+    assert len(await account.stack.fleet.sessions.list(limit=9)) == 2
+
+    team.leave(room, team.bot)
+    await eventually(lambda: f"removed slack/default from the group {room}" in caplog.text)

@@ -89,6 +89,7 @@ async def test_a_file_in_a_shared_channel_has_its_name_and_type(
     hidden = file("chart.png", b"x", file_access="check_file_info")
     (chart,) = (await received(adapter, team, hidden)).files
     assert (chart.name, chart.mime_type, chart.size) == ("chart.png", "image/png", 1)
+    assert await adapter.fetch(chart) == b"x"
     team.fault("files.info", "error")
     (other,) = (await received(adapter, team, hidden)).files
     assert (other.name, other.size) == ("file", None)
