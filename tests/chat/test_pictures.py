@@ -8,7 +8,9 @@ from tests.support.agents import ROOT
 from tests.support.drawing import PICTURES, request_pictures
 from tests.support.killed import AGAIN, kill_film
 from tests.support.matrix import Homeserver
-from tests.support.matrix.drawing import request_picture
+from tests.support.matrix import drawing as matrix_drawing
+from tests.support.slack import Slack
+from tests.support.slack import drawing as slack_drawing
 from tests.support.telegram import Telegram
 
 #: The longest README that people read.
@@ -21,9 +23,15 @@ def test_the_pictures_of_requests_are_up_to_date(telegram: Telegram) -> None:
 
 
 async def test_the_picture_of_a_request_on_matrix_is_up_to_date(homeserver: Homeserver) -> None:
-    drawn = await request_picture(homeserver)
+    drawn = await matrix_drawing.request_picture(homeserver)
 
     assert (PICTURES / "request-matrix.svg").read_text() == drawn, "run scripts/pictures"
+
+
+def test_the_picture_of_a_request_in_slack_is_up_to_date(slack: Slack) -> None:
+    drawn = slack_drawing.request_picture(slack)
+
+    assert (PICTURES / "request-slack.svg").read_text() == drawn, "run scripts/pictures"
 
 
 def check_film(picture: str) -> None:
