@@ -43,6 +43,7 @@ async def stream(turn: ManualTurn, thread: str) -> None:
     await turn.end(" ".join(WORDS))
 
 
+@pytest.mark.thorough
 async def test_ten_threads_that_stream_for_a_minute_are_never_refused(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
