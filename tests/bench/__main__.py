@@ -33,6 +33,7 @@ from tests.bench.matrix import bench_matrix
 from tests.bench.models import MODELS, bench_model
 from tests.bench.redis_commands import bench_redis_commands
 from tests.bench.rows import Row, table
+from tests.bench.slack import bench_slack
 from tests.bench.stack import FleetStack
 from tests.bench.start import bench_start
 from tests.bench.terminals_echo import bench_echo
@@ -190,6 +191,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             rows += [Row(*pairs) for pairs in await bench_chats(stack, rounds)]
+            pairs_on_slack, on_slack = await bench_slack(stack, rounds)
+            rows += [Row(*pairs) for pairs in pairs_on_slack]
             on_matrix: list[Figure] = []
             if synapse():
                 pairs_on_matrix, on_matrix = await bench_matrix(stack, rounds)
@@ -211,7 +214,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
-            figures += [idle, *commands, *on_matrix]
+            figures += [idle, *commands, *on_slack, *on_matrix]
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)

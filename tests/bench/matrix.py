@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,9 @@ from remoteclaw.channels.matrix.sync import FILTER
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Live, Place
+from tests.bench.accounts import channel_process, resident_mb
 from tests.bench.gateway import RowParts
 from tests.bench.load import Figure, workers
-from tests.support.command import REMOTECLAW
 from tests.support.matrix import Homeserver, Person, Second, second_client
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -57,9 +55,9 @@ class _Bench:
         about = {"api_url": self._homeserver.url, "token": self._bot.login.token}
         await workers(self._stack, 0, agent, channels={})
         await self._second.open(self._homeserver.url, self._ann.login, signed_only=True)
-        with self._process() as (pid, log):
+        with channel_process(self._stack, "matrix") as (pid, log):
             await eventually(lambda: "Waiting." in log.read_text())
-            alone = _resident_mb(pid)
+            alone = resident_mb(pid)
             self._stack.configure(agent, channels={"matrix": {**about, "owners": [self._ann.id]}})
             cursors = keys.cursors(*ACCOUNT)
             await eventually(lambda: self._stack.fleet.scripts.client.exists(cursors))
@@ -67,7 +65,7 @@ class _Bench:
                 name, room = f"Matrix, {kind}", await self._room(kind)
                 ours, pushed = await self._arrivals(room, kind, rounds)
                 rows.append((f"{name}, accepted", "the push", ours, pushed, "≤ 30 ms added"))
-                added = _resident_mb(pid) - alone
+                added = resident_mb(pid) - alone
                 figures.append(Figure(f"{name}: memory added", added, "MB", "≤ 21 MB"))
         async with self._adapter() as adapter:
             for kind in KINDS:
@@ -75,20 +73,6 @@ class _Bench:
                 goal = "≤ 15 ms added"
                 rows.append((f"Matrix, {kind}, edit", "a bare PUT of it", ours, bare, goal))
         return rows, figures
-
-    @contextlib.contextmanager
-    def _process(self) -> Iterator[tuple[int, Path]]:
-        """Run the configured accounts as a program, not as a fork; yield its id and its log."""
-        path = self._stack.home.logs / "matrix.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                (REMOTECLAW, "channel", "run"), env=self._stack.env(), stdout=log, stderr=log
-            )
-        try:
-            yield process.pid, path
-        finally:
-            process.kill()
-            process.wait()
 
     async def _room(self, kind: str) -> str:
         """Return a direct chat of Ann with the account."""
@@ -170,9 +154,3 @@ class _Bench:
             await self._bot.send(room, sent["type"], sent["content"])
             pairs.append((ours, time.perf_counter() - started))
         return [pair[0] for pair in pairs[1:]], [pair[1] for pair in pairs[1:]]
-
-
-def _resident_mb(pid: int) -> float:
-    """Return the resident memory of a process, also what it shares with the benchmark."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
