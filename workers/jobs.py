@@ -153,6 +153,7 @@ async def _drain(sid: str, worker: str) -> None:
             settings.home,
             settings.hooks,
             worker=worker,
+            label=settings.label,
             config_has_changed=lambda: settings.current() is not config,
         ).run(sid)
     finally:

@@ -19,9 +19,10 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.reload import CurrentConfig, load_and_keep
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.fitness import check_fitness
+from remoteclaw.fleet.pools import LABEL, Pools, label_problem
 from remoteclaw.fleet.sentinel import rq_settings
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
@@ -72,11 +73,17 @@ async def _check_redis(url: str) -> None:
     client = open_redis(url)
     try:
         await check_fitness(client, url, needs_room=True)
+        if _is_worker():
+            await Pools(Scripts(client)).announce(config)
     finally:
         await client.aclose()
 
 
 _check_flags()
+#: A worker with a label runs only the turns of the agents with `runs_on` = the same label.
+label = os.environ.get(LABEL, "")
+if label and (problem := label_problem(label)):
+    sys.exit(f"{LABEL}: {problem}.")
 try:
     home = Home.default().create()
     config = load_and_keep(home)
@@ -101,7 +108,11 @@ redis.utils.get_lib_version()
 
 def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
     """Return the queues of `lanes`, most urgent first; in each lane, this host's queue first."""
-    return [name for lane in lanes for name in (keys.lane_on(lane, home.host_id), lane)]
+    return [
+        name
+        for lane in lanes
+        for name in (keys.lane_on(lane, home.host_id, label), keys.lane_for(lane, label))
+    ]
 
 
 #: At least one worker should serve only the lane `agents`, of people's messages, so that they never

@@ -116,7 +116,7 @@ async def send_over_gateway(
                 return EXIT_ERROR
             return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"
-        await _warn_without_workers(link)
+        await _warn_without_workers(link, str(chat["sessionKey"]))
         if order.wait_s == 0:
             return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
         if stream:
@@ -130,12 +130,20 @@ async def send_over_gateway(
         return outcome.print(reference, stream)
 
 
-async def _warn_without_workers(link: Link) -> None:
-    """Warn if no worker runs. The gateway may have too much to do to say so."""
+async def _warn_without_workers(link: Link, session: str) -> None:
+    """Warn if no worker runs, or none for the session's agent.
+
+    The gateway may have too much to do to say so.
+    """
     with contextlib.suppress(TimeoutError, GatewayRefused):
         async with asyncio.timeout(STATUS_S):
-            if not any(each["isOurs"] for each in (await link.ask("fleet.status", {}))["workers"]):
+            fleet = await link.ask("fleet.status", {})
+            if not any(each["isOurs"] for each in fleet["workers"]):
                 complain_of_no_workers()
+            agent = f"agent {session.partition('/')[0]}"
+            for problem in fleet["problems"]:
+                if problem["subject"] == agent:
+                    complain(problem["text"])
 
 
 def _uploads(

@@ -36,18 +36,22 @@ def shutdown_event() -> "asyncio.Event":
     is_flag=True,
     help="Start it again whenever it ends, and let its turn finish also if this process is killed.",
 )
-def worker(people_only: bool, restart: bool) -> None:
+@click.option("--label", metavar="NAME", help="Run only agents with `runs_on` = NAME, such as gpu.")
+def worker(people_only: bool, restart: bool, label: str | None) -> None:
     """Run one worker.
 
     Prints an `rq worker` command and runs it in place of this process, or, with --restart, in a
     session of its own.
     """
+    from remoteclaw.fleet.pools import LABEL, label_problem
     from remoteclaw.fleet.workers import PEOPLE_ONLY
     from remoteclaw.host.process import exec_program
     from remoteclaw.host.restarting import run_again_and_again
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import worker_command
 
+    if label and (problem := label_problem(label)):
+        raise click.BadParameter(problem, param_hint="--label")
     home, config = load()
     if problem := hooks_problem(config.hooks):
         raise ConfigError(problem)
@@ -57,6 +61,7 @@ def worker(people_only: bool, restart: bool) -> None:
     sys.stdout.flush()
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
     env |= {PEOPLE_ONLY: "1"} if people_only else {}
+    env |= {LABEL: label} if label else {}
     if restart:
         run_again_and_again(command, env)
     exec_program(command, env)

@@ -87,6 +87,9 @@ def _print(fleet: Mapping[str, Any]) -> None:
         echo("sweeper   none, so a dead worker's messages wait: run `remoteclaw sweep`")
     if "drained" in problems:
         echo(f"drained   {problems['drained']}")
+    for problem in fleet["problems"]:
+        if problem["subject"].startswith("agent "):
+            echo(f"waits     {one_line(problem['text'])}")
     for adapter in fleet["adapters"]:
         if not adapter["account"].startswith("web/"):  # gateways deliver for the page
             echo(f"channel   {one_line(adapter['line'])}")

@@ -19,6 +19,7 @@ from remoteclaw.fleet.identities import Identities
 from remoteclaw.fleet.inbox import Inbox
 from remoteclaw.fleet.memories import Memories
 from remoteclaw.fleet.pairings import Pairings
+from remoteclaw.fleet.pools import Pools
 from remoteclaw.fleet.processes import Processes
 from remoteclaw.fleet.push_subscriptions import PushSubscriptions
 from remoteclaw.fleet.replies.deadletters import DeadLetters
@@ -77,6 +78,7 @@ class Fleet:
     memories: Memories
     outcomes: Outcomes
     pairings: Pairings
+    pools: Pools
     processes: Processes
     push_subscriptions: PushSubscriptions
     records: Records
@@ -110,7 +112,7 @@ class Fleet:
         scripts = scripts or Scripts(
             open_redis(url), memory_limit=memory_limit, is_replicated="+sentinel:" in url
         )
-        waker, workers = Waker(scripts), Workers(scripts)
+        waker, workers, pools = Waker(scripts), Workers(scripts), Pools(scripts)
         blobs = Blobs(scripts)
         calls = ToolCalls(scripts, waker)
         memories = Memories(scripts, calls)
@@ -141,6 +143,7 @@ class Fleet:
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),
             pairings=Pairings(scripts),
+            pools=pools,
             processes=Processes(scripts),
             push_subscriptions=PushSubscriptions(scripts, tokens),
             records=records,
@@ -152,7 +155,7 @@ class Fleet:
             terminals=Terminals(scripts, waker),
             tokens=tokens,
             usage=UsageLedger(scripts),
-            wait_limit=WaitLimit(scripts, workers),
+            wait_limit=WaitLimit(scripts, workers, pools),
             web=WebChats(scripts),
             workers=workers,
         )

@@ -34,11 +34,16 @@ class Drains:
 
         Hints for its agents go to any host from now on.
         """
-        now_ms = await self._scripts.now_ms()
+        client, now_ms = self._scripts.client, await self._scripts.now_ms()
+        labels = [
+            "",
+            *(each.decode() for each in await self._scripts.call(client.hvals, keys.POOLS)),
+        ]
+        queues = [keys.lane_on(lane, host_id, label) for lane in keys.LANES for label in labels]
         await self._scripts.run_pipeline(
             lambda ask: [
                 ask.hsetnx(keys.DRAINED, host_id, now_ms),
-                *(ask.delete(keys.host(keys.lane_on(lane, host_id))) for lane in keys.LANES),
+                ask.delete(*map(keys.host, queues)),
             ]
         )
 

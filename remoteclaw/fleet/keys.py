@@ -32,7 +32,8 @@ ACCOUNT_DIGESTS = "rc:account-digests"
 #: drops them.
 DEAD_LETTERS = "rc:dead-letters"
 #: The lanes, each with an RQ queue: messages of people, then work that no person waits for. The
-#: queue LANE@HOST has a lane's hints for the sessions whose agent is on that host.
+#: queue LANE@HOST has a lane's hints for the sessions whose agent is on that host. LANE.LABEL and
+#: LANE.LABEL@HOST have those for workers with a label.
 LANES: tuple[Lane, ...] = ("agents", "background")
 #: Hash: the cron jobs by id, as JSON.
 CRON_JOBS = "rc:cron-jobs"
@@ -112,18 +113,25 @@ DRAINED = "rc:drained"
 #: Hash: the processes of the fleet by kind, host and process id: host name, version and times, as
 #: JSON. One that has not announced itself for a minute is gone.
 PROCESSES = "rc:processes"
+#: Hash: the labels of the workers that run an agent's turns, by agent, for agents that have one.
+POOLS = "rc:pools"
 #: RQ's own sets of all workers and of all queues.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
 
-def lane_on(lane: Lane, host: str) -> str:
+def lane_for(lane: Lane, label: str) -> str:
+    """RQ queue: the hints of a lane for the workers with a label; an empty one is no label."""
+    return f"{lane}.{label}" if label else lane
+
+
+def lane_on(lane: Lane, host: str, label: str = "") -> str:
     """RQ queue: the hints of a lane for the sessions whose agent is on a host."""
-    return f"{lane}@{host}"
+    return f"{lane_for(lane, label)}@{host}"
 
 
 def is_lane(queue: str) -> bool:
     """Whether an RQ queue is one of RemoteClaw's."""
-    return queue.partition("@")[0] in LANES
+    return queue.partition("@")[0].partition(".")[0] in LANES
 
 
 def rq_queue(queue: str) -> str:
@@ -146,11 +154,14 @@ def rq_commands(worker_name: str) -> str:
     return f"rq:pubsub:{worker_name}"
 
 
-def competing(lane: Lane, host: str) -> list[str]:
+def competing(lane: Lane, host: str, label: str = "") -> list[str]:
     """Return the RQ lists whose hints are at least as urgent as those of `lane`, for workers of
-    `host`."""
-    lanes = LANES[: LANES.index(lane) + 1]
-    return [rq_queue(name) for each in lanes for name in (each, lane_on(each, host))]
+    `host` with a label."""
+    return [
+        rq_queue(name)
+        for each in LANES[: LANES.index(lane) + 1]
+        for name in (lane_for(each, label), lane_on(each, host, label))
+    ]
 
 
 def host(queue: str) -> str:

@@ -75,6 +75,12 @@ class WorkerView:
         return next((queue.partition("@")[2] for queue in self.queues if "@" in queue), "")
 
     @property
+    def label(self) -> str:
+        """The label of the worker; empty without one."""
+        lane = next(filter(keys.is_lane, self.queues), "")
+        return lane.partition("@")[0].partition(".")[2]
+
+    @property
     def problem(self) -> str:
         """The problem of the worker and its remedy; empty if there is no problem."""
         if self.is_ours:
@@ -283,18 +289,21 @@ class Workers:
         """Return the number of hints that no worker has taken yet."""
         return sum((await self.hints()).values())
 
-    async def hints(self) -> Mapping[keys.Lane, int]:
-        """Return the number of hints that no worker has taken yet, by lane."""
+    async def hints(self) -> Mapping[str, int]:
+        """Return the number of hints that no worker has taken yet, by lane.
+
+        The lanes of workers with a label are named LANE.LABEL.
+        """
         client = self._scripts.client
 
-        async def count() -> Mapping[keys.Lane, int]:
-            counts = dict.fromkeys(keys.LANES, 0)
-            for name in await self._queues():
-                lane = cast(keys.Lane, name.partition("@")[0])
-                counts[lane] += await client.llen(keys.rq_queue(name))
+        async def count() -> Mapping[str, int]:
+            counts: dict[str, int] = dict.fromkeys(keys.LANES, 0)
+            for name in sorted(await self._queues()):
+                lane = name.partition("@")[0]
+                counts[lane] = counts.get(lane, 0) + await client.llen(keys.rq_queue(name))
             return counts
 
-        return cast(Mapping[keys.Lane, int], await self._scripts.call(count))
+        return cast(Mapping[str, int], await self._scripts.call(count))
 
     async def _queues(self) -> Sequence[str]:
         names: Any = await self._scripts.client.smembers(keys.RQ_QUEUES)

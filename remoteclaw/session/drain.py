@@ -54,9 +54,11 @@ class Drain:
         hooks: Hooks,
         *,
         worker: str = "",
+        label: str = "",
         config_has_changed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`worker` is RQ's name of this work-horse's worker; empty in any other process.
+        """`worker` is RQ's name of this work-horse's worker; empty in any other process. `label` is
+        that of the worker.
 
         Once `config_has_changed()` returns True, the next turn is left to another drain.
         """
@@ -65,6 +67,7 @@ class Drain:
         self._home = home
         self._hooks = hooks
         self._worker = worker
+        self._label = label
         self._config_has_changed = config_has_changed
 
     async def run(self, sid: str) -> None:
@@ -73,8 +76,9 @@ class Drain:
         Returns at once if the session has no work or another worker holds its lease.
         """
         host = self._home.host_id
-        lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
-        if lease is None:
+        worker = f"{host} {identity()}"
+        lease = await self._fleet.leases.acquire(sid, worker=worker, host=host, label=self._label)
+        if lease is None or await self._leave_to_pool(lease):
             return
         lease.is_leaving = self._is_leaving
         try:
@@ -105,6 +109,18 @@ class Drain:
         except* (LeaseLost, RedisUnavailable) as lost:
             # The session's next owner continues from the state in Redis.
             log.warning("session %s: left to its next owner: %s", sid[:8], first_of(lost))
+
+    async def _leave_to_pool(self, lease: Lease) -> bool:
+        """Release a session whose agent runs on workers with another label; return whether it is.
+
+        Its hint was sent before the label was set, or from a host that does not know it.
+        """
+        agent = self._config.agents.get(lease.session.agent)
+        if agent is None or agent.runs_on in (None, self._label):
+            return False
+        await self._fleet.pools.put(lease.session.agent, agent.runs_on)
+        await lease.release()
+        return True
 
     async def _serve(
         self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner, idle: IdleTime

@@ -31,7 +31,8 @@ class AgentsResult(Result):
 
 class LaneLoad(Result):
     name: str
-    """`agents`, the lane of people's messages, or `background`."""
+    """`agents`, the lane of people's messages, or `background`; with `.LABEL`, that for the workers
+    with a label."""
     workers: int
     """How many workers serve the lane."""
     hints: int

@@ -28,7 +28,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.gateways import Gateways
-from remoteclaw.fleet.keys import lane_on
+from remoteclaw.fleet.pools import pool_problems
 from remoteclaw.fleet.processes import version_problem
 from remoteclaw.fleet.replies.replies import UnreadStream
 from remoteclaw.fleet.tokens import Tokens
@@ -238,6 +238,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         workers = await fleet.workers.list()
         for finding in _workers(home, workers):
             yield finding
+        for agent, text in pool_problems(config, workers).items():
+            yield Finding(f"agent {agent}", False, text)
         if problem := version_problem(await fleet.processes.list()):
             yield Finding("versions", False, problem)
         if problem := zone_problem(config, workers):
@@ -284,9 +286,8 @@ def zone_problem(config: Config, workers: Sequence[WorkerView]) -> str | None:
 
 def _shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:
     """Return that another machine has this host id, and what to do; None if none has."""
-    queue = lane_on("agents", home.host_id)
     for view in workers:
-        if queue in view.queues and view.boot != boot_id():
+        if view.host_id == home.host_id and view.boot != boot_id():
             return (
                 f"another machine has the same one, {home.host_id} (rq worker {view.pid} on "
                 f"{one_line(view.host)}): conversations lose their context when they move between "

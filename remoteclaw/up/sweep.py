@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from remoteclaw.config.home import Home
@@ -13,6 +13,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.pools import labels_of
 from remoteclaw.holder.runs import end_warm_agents, has_terminals, has_warm_agents, remove_dead_runs
 from remoteclaw.host.process import end_strays, is_alive, is_running
 from remoteclaw.tty.renewal import LeaseRenewer, end_unknown_terminals, remove_old_files
@@ -41,6 +42,7 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
     current = CurrentConfig(home, config)
     renewer = LeaseRenewer(fleet.terminals, home.host_id)
     budgets: Sequence[Budget] | None = None
+    labels: Mapping[str, str] | None = None
     for sweep in itertools.count():
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive, end_left=end_strays)
@@ -55,6 +57,9 @@ async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:
             if budgets != (now := current().budgets):
                 await fleet.budgets.wake_all()
                 budgets = now
+            if labels != (now_labels := labels_of(current())):
+                await fleet.pools.announce(current())
+                labels = now_labels
         await asyncio.sleep(SWEEP_HOST_S)
         try:
             if count := await asyncio.to_thread(end_strays):

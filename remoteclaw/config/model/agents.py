@@ -22,6 +22,8 @@ ANOTHER_AGENT = "agent:"
 #: The names of our own runtimes.
 OWN_RUNTIMES = ("claude", "codex", "gemini", "opencode", "acp", "demo")
 #: A model's name. An agent may change it, and some CLIs get it as an argument, so it is no option.
+#: Matches the label of a worker. It is a part of the names of queues, so it has no dot and no @.
+WORKER_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 _MODEL = re.compile(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}")
 
 
@@ -76,6 +78,9 @@ class AgentConfig(AskingSection):
     workspace: Annotated[Path | None, BY_PEOPLE] = None
     """The directory in which the agent works: a path that is absolute or begins with ~. It must not
     contain RemoteClaw's state directory. Without it, a directory in the state directory."""
+    runs_on: Annotated[str | None, BY_PEOPLE] = None
+    """The label of the workers that run the agent's turns, such as `gpu`, for `remoteclaw worker
+    --label gpu`. Without it, the workers without a label. It must be the same on all hosts."""
     model: Annotated[str | None, BY_AGENTS] = None
     """The name of the model, passed to the CLI as it is. Without it, the CLI chooses."""
     task_model: Annotated[str | None, BY_AGENTS] = None
@@ -168,6 +173,13 @@ class AgentConfig(AskingSection):
     def _check_compact_at(cls, value: Any) -> Any:
         if isinstance(value, int | float) and not 0 <= value <= 1:
             raise ValueError("must be from 0 to 1: 0.75 is 75 %")
+        return value
+
+    @field_validator("runs_on")
+    @classmethod
+    def _check_runs_on(cls, value: str | None) -> str | None:
+        if value is not None and not WORKER_LABEL.fullmatch(value):
+            raise ValueError("must be at most 32 lowercase letters, digits and -")
         return value
 
     @field_validator("model", "task_model")

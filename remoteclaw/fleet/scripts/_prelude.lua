@@ -164,10 +164,13 @@ end
 local function announce_sessions() redis.call('PUBLISH', 'rc:session-updates', '') end
 
 -- The RQ queue for a session's hints: the queue of the host that has its agent, while a worker serves that queue, else
--- the queue of its lane. The key for this can't be given to a script, because only the script knows the host.
+-- the queue of its lane; an agent that has a label has lanes of its own. The key for this can't be given to a script,
+-- because only the script knows the host.
 local function queue_of(state)
-  local lane, host = unpack(redis.call('HMGET', state, 'lane', 'host'))
+  local lane, host, session = unpack(redis.call('HMGET', state, 'lane', 'host', 'key'))
   lane = lane or 'agents'
+  local label = session and redis.call('HGET', 'rc:pools', string.match(session, '^[^/]*'))
+  if label then lane = lane .. '.' .. label end
   if host and redis.call('EXISTS', 'rc:host:' .. lane .. '@' .. host) == 1 then
     return lane .. '@' .. host
   end

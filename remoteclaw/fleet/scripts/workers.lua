@@ -12,7 +12,7 @@ for _, key in ipairs(names) do
     'queues', 'current_job', 'birth', 'death'))
   local serves = false
   for queue in string.gmatch(queues or '', '[^,]+') do
-    serves = serves or is_lane[string.match(queue, '^[^@]*')]
+    serves = serves or is_lane[string.match(queue, '^[^@.]*')]
   end
   if serves and (not death or death == '') then
     local name = string.sub(key, #'rq:worker:' + 1)

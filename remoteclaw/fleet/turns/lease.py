@@ -327,7 +327,7 @@ class Lease(LeasedSession):
     async def _has_hints_of_others(self) -> bool:
         """Whether the hint of another session is waiting, at least as urgent as this session's."""
         client: Any = self.scripts.client
-        for queue in keys.competing(self.state.lane, self.host):
+        for queue in keys.competing(self.state.lane, self.host, self.label):
             for job in await client.lrange(queue, 0, MAX_HINTS - 1):
                 description = await client.hget(keys.rq_job(job.decode()), "description")
                 # The running drain may have left a hint of its own session.
@@ -338,7 +338,7 @@ class Lease(LeasedSession):
     async def _has_competing_hints(self, lane: Lane) -> bool:
         """Whether any hint is waiting that is at least as urgent as those of `lane`."""
         pipeline = self.scripts.client.pipeline(transaction=False)
-        for name in keys.competing(lane, self.host):
+        for name in keys.competing(lane, self.host, self.label):
             pipeline.llen(name)
         return any(await pipeline.execute())
 
@@ -373,11 +373,11 @@ class Leases:
         self._waker = waker
         self.lease_s = lease_s
 
-    async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
+    async def acquire(self, sid: str, *, worker: str, host: str, label: str = "") -> Lease | None:
         """Acquire a session's lease; None if no entry is waiting or another worker holds the lease.
 
         People see the name `worker` as the owner of the lease. `host` becomes the session's host,
-        to which its hints go.
+        to which its hints go. `label` is that of the worker.
         """
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
@@ -406,6 +406,7 @@ class Leases:
                 for name, value in pairs(acquired.session_map).items()
             },
             host=host,
+            label=label,
             gateway=acquired.gateway,
             lease_s=self.lease_s,
             renewed_at=sent_at,

@@ -50,6 +50,8 @@ class LeasedSession:
     """The same time on Redis' clock, in milliseconds."""
     scripts: Scripts
     waker: Waker
+    label: str = ""
+    """The label of this worker; empty without one."""
     is_leaving: Callable[[], Awaitable[bool]] = never
     """Whether this worker is asked to end."""
     newest_read: str = "0-0"

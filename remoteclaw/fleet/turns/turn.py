@@ -474,7 +474,7 @@ class Turns:
             payloads=[orjson.dumps(payload) for payload in payloads],
             replies=self._reply_stream,
             live_of=recipients.account,
-            queues=keys.competing(self._lease.state.lane, self._lease.host),
+            queues=keys.competing(self._lease.state.lane, self._lease.host, self._lease.label),
             blobs=[keys.blob(self._lease.sid, name) for name in blobs],
             **home_end_args(moved),
             **limit_args(budgets),

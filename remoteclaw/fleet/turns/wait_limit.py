@@ -9,7 +9,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.keys import lane_on
+from remoteclaw.fleet.pools import Pools
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
 
@@ -27,9 +27,10 @@ Verdict = Literal["free", "full", "circle"]
 class WaitLimit:
     """Records the turns that wait for another session's turn, and limits their number."""
 
-    def __init__(self, scripts: Scripts, workers: Workers) -> None:
+    def __init__(self, scripts: Scripts, workers: Workers, pools: Pools) -> None:
         self._scripts = scripts
         self._workers = workers
+        self._pools = pools
 
     @contextlib.asynccontextmanager
     async def hold(
@@ -37,13 +38,15 @@ class WaitLimit:
     ) -> AsyncIterator[Verdict]:
         """Record that a session's turn waits for a turn of `target`; yield whether it may.
 
-        A waiting turn occupies a worker, and the other turn needs another one, of the target's
-        host if it has one. The record is removed when the context ends. It also ends with the
-        waiting turn and after `timeout_s`, in case this process dies. Raises `RedisUnavailable` or
-        `RedisRefused`.
+        A waiting turn occupies a worker, and the other turn needs another one, with the label of
+        the target's agent and of its host if it has one. The record is removed when the context
+        ends. It also ends with the waiting turn and after `timeout_s`, in case this process dies.
+        Raises `RedisUnavailable` or `RedisRefused`.
         """
-        views = [view for view in await self._workers.list() if view.is_ours]
-        of_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
+        label = await self._pools.label(target.key.agent)
+        listed = await self._workers.list()
+        views = [view for view in listed if view.is_ours and view.label == label]
+        of_host = [view for view in views if target.host and view.host_id == target.host]
         name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
         verdict: Verdict = await self._scripts.run(
             "wait",

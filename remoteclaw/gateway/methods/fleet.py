@@ -14,10 +14,12 @@ from remoteclaw import __version__
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.account_states import AccountState, configured_accounts
 from remoteclaw.fleet.drains import drain_problem
+from remoteclaw.fleet.pools import pool_problems
 from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.sessions.sessions import SessionView
@@ -79,7 +81,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
                 drained=drain_problem(drained, call.home.host_id),
                 versions=version_problem(processes),
             ),
-            *_worker_problems(workers),
+            *_worker_problems(call.config, workers),
             *_adapter_problems(adapters),
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
@@ -117,12 +119,14 @@ async def _general_problems(call: Call, **known: str | None) -> Sequence[contrac
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 
-def _worker_problems(workers: Sequence[WorkerView]) -> Iterator[contract.Problem]:
+def _worker_problems(config: Config, workers: Sequence[WorkerView]) -> Iterator[contract.Problem]:
     if not any(view.is_ours for view in workers):
         yield contract.Problem(subject="workers", text=NO_WORKER)
     for view in workers:
         if view.problem:
             yield contract.Problem(subject="workers", text=view.problem)
+    for agent, problem in pool_problems(config, workers).items():
+        yield contract.Problem(subject=f"agent {agent}", text=problem)
 
 
 def _adapter_problems(adapters: Sequence[AccountState]) -> Iterator[contract.Problem]:
@@ -132,19 +136,20 @@ def _adapter_problems(adapters: Sequence[AccountState]) -> Iterator[contract.Pro
 
 
 def _lanes(
-    workers: Sequence[WorkerView], hints: Mapping[keys.Lane, int]
+    workers: Sequence[WorkerView], hints: Mapping[str, int]
 ) -> tuple[contract.LaneLoad, ...]:
     served = [lane for view in workers for lane in _served_lanes(view)]
     return tuple(
-        contract.LaneLoad(name=lane, workers=served.count(lane), hints=count)
-        for lane, count in hints.items()
+        contract.LaneLoad(name=lane, workers=served.count(lane), hints=hints.get(lane, 0))
+        for lane in dict.fromkeys([*hints, *served])
     )
 
 
 def _served_lanes(view: WorkerView) -> tuple[str, ...]:
     """Return the lanes that a worker serves, for all hosts or for its own host only."""
-    queues = {queue.partition("@")[0] for queue in view.queues}
-    return tuple(lane for lane in keys.LANES if lane in queues)
+    return tuple(
+        dict.fromkeys(queue.partition("@")[0] for queue in view.queues if keys.is_lane(queue))
+    )
 
 
 def worker_of(
