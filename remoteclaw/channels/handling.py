@@ -64,6 +64,7 @@ class Handlers:
         reader: ReplyReader,
         adapter: PlatformAdapter,
         tasks: asyncio.TaskGroup,
+        late: LateNotices,
     ) -> None:
         self._context = context
         self._reader = reader
@@ -76,7 +77,7 @@ class Handlers:
         """The ids of those that are not slow yet."""
         self._waiting: dict[str, StoredReport] = {}
         """By id, those that wait for files."""
-        self._late = LateNotices(context, reader)
+        self._late = late
         self._finished = _Finished(context, reader, self._late)
         tasks.create_task(self._finished.run())
         tasks.create_task(self._late.run())

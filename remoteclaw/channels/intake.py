@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from remoteclaw.channels.changes import with_edits
 from remoteclaw.channels.handling import Handlers, pause, repeated
+from remoteclaw.channels.late import LateNotices
 from remoteclaw.channels.order import overtakes_as, place_of
 from remoteclaw.channels.report import InboundContext
 from remoteclaw.errors import AccountRefused, LeaseLost, PlatformBusy, RemoteClawError, first_of
@@ -59,7 +60,9 @@ class Intake:
         inbox, grows = self._context.fleet.inbox, profile_of(self._reader.provider).cursors_grow
         run_id = await self._context.fleet.scripts.run_id()
         cursors = await inbox.cursors(self._reader)
-        handlers = Handlers(self._context, self._reader, self._adapter, tasks)
+        answered_until = await self._context.fleet.restores.answered_until()
+        late = LateNotices(self._context, self._reader, answered_until)
+        handlers = Handlers(self._context, self._reader, self._adapter, tasks, late)
         for stored in await inbox.take(self._reader):
             await handlers.begin(stored, is_new=False)
         while True:

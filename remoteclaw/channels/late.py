@@ -35,7 +35,9 @@ log = logging.getLogger(__name__)
 class LateNotices:
     """Tells each chat with late messages of them, in one silent line."""
 
-    def __init__(self, context: InboundContext, reader: ReplyReader) -> None:
+    def __init__(self, context: InboundContext, reader: ReplyReader, answered_until: int) -> None:
+        """Messages from before `answered_until` (ms) count as too old, too."""
+        self._answered_until = answered_until
         self._context = context
         self._reader = reader
         self._reads_history = profile_of(context.provider).reads_history
@@ -48,7 +50,8 @@ class LateNotices:
         is_act = incoming.is_message or incoming.replaces is not None
         if settings is None or not self._reads_history or not is_act:
             return False
-        return incoming.at_ms < now_ms() - settings.catch_up_h * 3600 * 1000
+        oldest_ms = int(now_ms() - settings.catch_up_h * 3600 * 1000)
+        return incoming.at_ms < max(oldest_ms, self._answered_until)
 
     def wake(self) -> None:
         """Tell of the late messages that were added."""

@@ -93,6 +93,7 @@ class Channels:
         An account also starts again to take over what `channel add` has kept for it, and after the
         file of a secret has changed.
         """
+        await self._fleet.restores.wait_while_paused("the channels")
         running: dict[AccountKey, tuple[AccountConfig, Stamps, asyncio.Task[None]]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:

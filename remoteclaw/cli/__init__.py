@@ -13,6 +13,7 @@ from remoteclaw.cli import archive, files, tree  # noqa: F401 - they add command
 from remoteclaw.cli.agents import agents
 from remoteclaw.cli.archive import stop
 from remoteclaw.cli.attach import attach
+from remoteclaw.cli.backup import backup, restore
 from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
@@ -62,7 +63,7 @@ SECTIONS = {
         usage,
     ),
     "Settings and Rights": (config, agents, memory, channel, pairing, policy, token, audit),
-    "When Something Is Wrong": (status, doctor, deadletters, replies),
+    "When Something Is Wrong": (status, doctor, deadletters, replies, backup, restore),
     "Parts of a Fleet": (worker, gateway, sweep, drain, dashboard, mcp, service),
 }
 for title, commands in SECTIONS.items():

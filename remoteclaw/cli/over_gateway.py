@@ -138,12 +138,12 @@ async def _warn_without_workers(link: Link, session: str) -> None:
     with contextlib.suppress(TimeoutError, GatewayRefused):
         async with asyncio.timeout(STATUS_S):
             fleet = await link.ask("fleet.status", {})
-            if not any(each["isOurs"] for each in fleet["workers"]):
-                complain_of_no_workers()
+            problems = {each["subject"]: each["text"] for each in fleet["problems"]}
             agent = f"agent {session.partition('/')[0]}"
-            for problem in fleet["problems"]:
-                if problem["subject"] == agent:
-                    complain(problem["text"])
+            if "paused" in problems or agent in problems:
+                complain(f"the message waits: {problems.get('paused') or problems[agent]}")
+            elif not any(each["isOurs"] for each in fleet["workers"]):
+                complain_of_no_workers()
 
 
 def _uploads(

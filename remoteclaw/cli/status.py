@@ -74,6 +74,8 @@ def _print(fleet: Mapping[str, Any]) -> None:
         echo(f"host      {_host(host)}")
     if "versions" in problems:
         echo(f"versions  {problems['versions']}")
+    if "paused" in problems:
+        echo(f"paused    {problems['paused']}")
     echo(f"workers   {len(fleet['workers'])}")
     for worker in fleet["workers"]:
         suffix = "" if worker["isOurs"] else ", and not started as `remoteclaw worker`"

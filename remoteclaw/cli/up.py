@@ -151,6 +151,7 @@ async def _up(
 
     from remoteclaw.channels.web.settings import own_name
     from remoteclaw.config.identity import check_identities
+    from remoteclaw.fleet.restores import paused_problem
     from remoteclaw.holder.runs import terminal_runs
     from remoteclaw.up.agents import (
         agent_problem,
@@ -198,6 +199,8 @@ async def _up(
             _print_row("hint", hint)
         if ready.repaired:
             _print_row("problem", ready.repaired)
+        if problem := paused_problem(await supervisor.fleet.restores.paused_from()):
+            _print_row("paused", problem)
         if problem := (await supervisor.fleet.scripts.memory()).problem:
             _print_row("problem", problem)
         echo(f"Ready in {ready.seconds:.1f} s.")

@@ -28,6 +28,7 @@ from remoteclaw.fleet.replies.receipts import Receipts
 from remoteclaw.fleet.replies.replies import Replies
 from remoteclaw.fleet.replies.signs import Signs
 from remoteclaw.fleet.requests.requests import Requests
+from remoteclaw.fleet.restores import Restores
 from remoteclaw.fleet.sessions.records import Records
 from remoteclaw.fleet.sessions.sessions import Sessions
 from remoteclaw.fleet.sessions.task_tree import TaskTrees
@@ -83,6 +84,7 @@ class Fleet:
     push_subscriptions: PushSubscriptions
     records: Records
     replies: Replies
+    restores: Restores
     sessions: Sessions
     signs: Signs
     sweeper: Sweeper
@@ -148,6 +150,7 @@ class Fleet:
             push_subscriptions=PushSubscriptions(scripts, tokens),
             records=records,
             replies=Replies(scripts),
+            restores=Restores(scripts),
             sessions=Sessions(scripts, waker, records),
             signs=Signs(scripts),
             sweeper=Sweeper(scripts, waker, workers, requests),

@@ -67,12 +67,14 @@ def drain_problem(hosts: Mapping[str, int], own: str) -> str | None:
 
 
 def wait_while_drained(url: str, host_id: str) -> None:
-    """Return once the host is not drained, or Redis can't be asked."""
+    """Return once the host is not drained and the fleet is not paused, or Redis can't be asked."""
     client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     is_told = False
     with contextlib.closing(client), contextlib.suppress(RedisError, OSError):
-        while client.hexists(keys.DRAINED, host_id):
+        while (is_paused := client.exists(keys.RESTORED)) or client.hexists(keys.DRAINED, host_id):
             if not is_told:
-                log.warning("this host is drained: it waits for `remoteclaw drain --undo`")
+                why = "the fleet was restored: it waits for `remoteclaw restore --go`"
+                drained = "this host is drained: it waits for `remoteclaw drain --undo`"
+                log.warning("%s", why if is_paused else drained)
                 is_told = True
             time.sleep(LOOK_S)

@@ -113,6 +113,11 @@ DRAINED = "rc:drained"
 #: Hash: the processes of the fleet by kind, host and process id: host name, version and times, as
 #: JSON. One that has not announced itself for a minute is gone.
 PROCESSES = "rc:processes"
+#: String: the time of the backup (ms) from which the fleet was restored, while it is paused.
+RESTORED = "rc:restored"
+#: String: when a restored fleet was started (ms): the lost one may have answered messages from
+#: before; 90 days.
+ANSWERED_UNTIL = "rc:answered-until"
 #: Hash: the labels of the workers that run an agent's turns, by agent, for agents that have one.
 POOLS = "rc:pools"
 #: RQ's own sets of all workers and of all queues.

@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from remoteclaw.host.locks import locked
 from remoteclaw.limits import MAX_ATTACHMENT_BYTES
@@ -104,20 +104,25 @@ def save_file(directory: Path, name: str, content: bytes) -> Path:
     raise FileExistsError(errno.EEXIST, "there are too many files of this name")
 
 
+def open_new(path: Path) -> BinaryIO:
+    """Open a new file for writing that only its user can read. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
 def write_new(path: Path, content: bytes, *, is_durable: bool = False) -> None:
     """Write a new file that only this user can read.
 
     If `is_durable`, it is on the disk when this returns. Raises FileExistsError, or another OSError
     after which no part of the file is left.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    opened = open_new(path)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with opened as file:
             file.write(content)
             if is_durable:
                 file.flush()
-                os.fsync(descriptor)
+                os.fsync(file.fileno())
     except OSError:
         path.unlink(missing_ok=True)
         raise

@@ -38,6 +38,8 @@ LOCK_S = 10.0
 STOP_S = 10.0
 #: The interval of pings to a starting server, in seconds. A start takes 5 to 11 ms.
 PING_EVERY_S = 0.005
+#: The interval of the looks whether a server has stored what it has loaded, in seconds.
+KEEP_EVERY_S = 0.05
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +111,12 @@ def server_command(
     *,
     appendfsync: str = "everysec",
     memory_limit: int = DEFAULT_MEMORY_BYTES,
+    snapshot: str = "",
 ) -> list[str]:
-    """Return the command of a server that stores in `data` and listens only on `socket`."""
+    """Return the command of a server that stores in `data` and listens only on `socket`.
+
+    With a `snapshot`, the name of a file in `data`, it loads that instead of what is stored.
+    """
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -127,6 +133,7 @@ def server_command(
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # With the default of 4 KB, the short streams of a session cost 4.3 KB instead of 0.7 KB.
         "stream-node-max-bytes": "512",
+        **({"appendonly": "no", "dbfilename": snapshot} if snapshot else {}),
     }
     arguments = (word for name, value in options.items() for word in (f"--{name}", value))
     return [program.path, *arguments]
@@ -153,13 +160,16 @@ class EmbeddedRedis:
         """The server's log file."""
         return self._home.logs / "redis.log"
 
-    async def start(self) -> None:
+    async def start(self, *, snapshot: str = "") -> None:
         """Start the server and wait until it answers. Repair a damaged append-only file.
+
+        With a `snapshot`, the name of a file in its directory, it loads that, and stores nothing
+        before `keep()`.
 
         Raises `RedisUnavailable`, which names the log, and `StateDirectoryError` if another server
         still uses the data.
         """
-        if await self._try_start():
+        if await self._try_start(snapshot):
             return
         assert self._process is not None, "_try_start() has started it"
         if self._process.returncode is not None:
@@ -171,7 +181,24 @@ class EmbeddedRedis:
         why = self._home.room_problem() or f"the reason is at the end of {self.log}."
         raise RedisUnavailable(f"{self.program.name} did not start: {why}")
 
-    async def _try_start(self) -> bool:
+    async def keep(self) -> None:
+        """Store what the server has loaded from a snapshot; return when it is on the disk."""
+        client = open_redis(f"unix://{self._home.redis_socket}")
+        try:
+            await client.config_set("appendonly", "yes")
+            info = await client.info("persistence")
+            while info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]:
+                await asyncio.sleep(KEEP_EVERY_S)
+                info = await client.info("persistence")
+        except (RedisError, OSError) as error:
+            raise RedisUnavailable(f"{self.program.name} can't store its data: {error}.") from None
+        finally:
+            await client.aclose()
+        if info["aof_last_bgrewrite_status"] != "ok":
+            why = self._home.room_problem() or f"the reason is at the end of {self.log}."
+            raise RedisUnavailable(f"{self.program.name} can't store its data: {why}")
+
+    async def _try_start(self, snapshot: str = "") -> bool:
         """Start the server. Return whether it answers."""
         data, socket = self._home.redis_data, self._home.redis_socket
         lock = await lock_async(data / "lock", wait_s=LOCK_S)
@@ -189,6 +216,7 @@ class EmbeddedRedis:
                     socket,
                     appendfsync=self._appendfsync,
                     memory_limit=self._memory_limit,
+                    snapshot=snapshot,
                 ),
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 log=self.log,

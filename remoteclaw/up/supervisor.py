@@ -207,9 +207,12 @@ class Supervisor:
         return duties
 
     async def _wait_until_ready(self, address: str) -> None:
-        """Wait for the first worker and the gateway. The other workers start after that."""
+        """Wait for the first worker and the gateway. The other workers start after that.
+
+        In a fleet that was restored, the workers wait for an operator.
+        """
         until = boottime() + READY_S
-        waits_for = "worker"
+        waits_for = "gateway" if await self.fleet.restores.paused_from() else "worker"
         while boottime() < until:
             for number, process in self._workers.items():
                 _require_running("worker", process, self._worker_log(number))

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from remoteclaw.config.home import Home
@@ -34,7 +35,13 @@ def sweeping(fleet: Fleet, home: Home, config: Config) -> list[Coroutine[Any, An
     Any number of processes may run them. `config` is the configuration at the start.
     """
     scheduler = Scheduler(fleet.scripts, fleet.waker, fleet.budgets, CurrentConfig(home, config))
-    return [fleet.sweeper.run(), scheduler.run(), _sweep_host(fleet, home, config)]
+    duties = (fleet.sweeper.run, scheduler.run, partial(_sweep_host, fleet, home, config))
+    return [_unless_paused(fleet, duty) for duty in duties]
+
+
+async def _unless_paused(fleet: Fleet, duty: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await fleet.restores.wait_while_paused("the sweeper")
+    await duty()
 
 
 async def _sweep_host(fleet: Fleet, home: Home, config: Config) -> None:

@@ -848,6 +848,20 @@ async def test_messages_that_are_too_old_are_not_answered_and_their_chat_is_told
     assert "old 2" in [each["text"] for each in known]
 
 
+async def test_messages_that_a_lost_fleet_may_have_answered_are_not_answered_after_a_restore(
+    stack: Stack, channel: TestChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late, "profile_of", lambda _: ChannelProfile(reads_history=True))
+    await stack.fleet.restores.go()
+    async with Pushing.running(stack) as pushing:
+        pushing.push(message("1", text="old", at_ms=now_ms() - 60_000))
+        pushing.push(message("2", text="new", at_ms=now_ms() + 1000))
+        await eventually(lambda: are_handled(stack, accepted=1, skipped=1))
+
+    assert [entry.message.text for entry in await entries(stack, "alice:alice:_")] == ["new"]
+    assert not await not_told(stack)
+
+
 async def are_handled(stack: Stack, *, accepted: int, skipped: int) -> bool:
     """Whether so many reports were handled."""
     view = await stack.fleet.accounts.view("test", "default")

@@ -22,6 +22,7 @@ from remoteclaw.fleet.drains import drain_problem
 from remoteclaw.fleet.pools import pool_problems
 from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
+from remoteclaw.fleet.restores import paused_problem
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.sessions.usage import HOUR_DAYS, PeriodUsage, Usage, not_negative, sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
@@ -79,6 +80,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
                 call,
                 redis=memory.problem,
                 drained=drain_problem(drained, call.home.host_id),
+                paused=paused_problem(await fleet.restores.paused_from()),
                 versions=version_problem(processes),
             ),
             *_worker_problems(call.config, workers),
