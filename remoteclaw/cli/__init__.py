@@ -21,6 +21,7 @@ from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.drain import drain
 from remoteclaw.cli.error_line import ErrorLineGroup
+from remoteclaw.cli.join import join
 from remoteclaw.cli.memory import memory
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
@@ -64,7 +65,7 @@ SECTIONS = {
     ),
     "Settings and Rights": (config, agents, memory, channel, pairing, policy, token, audit),
     "When Something Is Wrong": (status, doctor, deadletters, replies, backup, restore),
-    "Parts of a Fleet": (worker, gateway, sweep, drain, dashboard, mcp, service),
+    "Parts of a Fleet": (join, worker, gateway, sweep, drain, dashboard, mcp, service),
 }
 for title, commands in SECTIONS.items():
     main.add_section(title, commands)

@@ -269,7 +269,7 @@ def _workers(home: Home, views: Sequence[WorkerView]) -> Iterator[Finding]:
     for view in views:
         if view.problem:
             yield Finding("workers", False, view.problem)
-    if problem := _shared_host_problem(home, workers):
+    if problem := shared_host_problem(home, workers):
         yield Finding("host id", False, problem)
 
 
@@ -284,7 +284,7 @@ def zone_problem(config: Config, workers: Sequence[WorkerView]) -> str | None:
     )
 
 
-def _shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:
+def shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:
     """Return that another machine has this host id, and what to do; None if none has."""
     for view in workers:
         if view.host_id == home.host_id and view.boot != boot_id():
