@@ -60,7 +60,8 @@ def _fit_url(url: str) -> str:
     """
     import asyncio
 
-    from remoteclaw.fleet.connection import LOGIN, open_redis
+    from remoteclaw.fleet.connection import open_redis
+    from remoteclaw.fleet.failures import LOGIN
     from remoteclaw.fleet.fitness import check_fitness
 
     async def check(address: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from redis.exceptions import RedisError
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.connection import reason
+from remoteclaw.fleet.failures import reason
 from remoteclaw.host.files import open_new
 
 if TYPE_CHECKING:

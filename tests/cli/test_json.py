@@ -59,18 +59,19 @@ CLOCKS = {"atMs", "seconds", "gateway", "memory", "hosts"}
 #: The commands without `--json`, by the reason.
 WITHOUT = {
     "they run until they are ended": "up, chat, attach, worker, gateway, sweep, dashboard, mcp, "
-    "channel run, terminals record",
+    "channel run, terminals record, service logs",
     "what they print is JSON, or made for programs": "sessions export, config schema, config get, "
-    "service",
+    "service show",
     "they do something and print at most its name or one sentence": "stop, open, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions retry, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, "
+    "backup, restore, join, service install, service uninstall, "
     "agents end, channel add, pairing approve, pairing remove, requests answer, terminals park, "
     "memory edit, memory undo, "
     "terminals end, terminals key, terminals input",
-    "its exit status is the answer": "config validate",
+    "its exit status is the answer": "config validate, service status",
 }
 
 

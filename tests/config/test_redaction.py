@@ -32,7 +32,7 @@ SHOWN = {
         "AgentConfig.spawns",
     ),
     *("Budget.of", "PersonConfig.ids", "PersonConfig.language", "FleetConfig.timezone"),
-    "FleetConfig.host_name",
+    *("FleetConfig.host_name", "AgentConfig.runs_on"),
     *("Config.projects", "McpServerSettings.command", "RedisConfig.maxmemory"),
     *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
