@@ -19,6 +19,7 @@ from tests.support.canaries import (
     CANARIES,
     COMMON,
     CONDUCTS,
+    FEW,
     SAMPLE,
     Grounds,
     Record,
@@ -30,7 +31,7 @@ from tests.support.canaries import (
 from tests.support.own_files import OWN_FILES
 
 IS_RECORDING = os.environ.get("REMOTECLAW_RECORD_CANARIES") == "1"
-#: The CLIs that judge commands by their text themselves, so that each command is tried.
+#: The CLIs that judge commands by their text themselves, so that more commands are tried.
 JUDGES = ("claude", "codex")
 #: What can't be closed, by CLI; `docs/permissions.md` says so.
 OPEN: dict[str, set[str]] = {"opencode": {"its tool to read, through a link"}}
@@ -59,12 +60,13 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
 async def test_a_cli_does_without_asking_only_what_is_recorded(
     cli: AgentCli, conduct: str, home: Home, directory: Path
 ) -> None:
-    """Without REMOTECLAW_TEST_THOROUGH, a part is tried of what gemini and opencode ask for.
+    """Only a part is tried without REMOTECLAW_TEST_THOROUGH; the records are of all actions.
 
-    They leave each command to RemoteClaw, which judges it alike for every CLI.
+    Fewer are tried with gemini and opencode, which leave each command to RemoteClaw: it judges it
+    alike for every CLI.
     """
-    is_whole = THOROUGH or IS_RECORDING or cli.name in JUDGES
-    tried = CANARIES if is_whole else SAMPLE
+    is_whole = THOROUGH or IS_RECORDING
+    tried = CANARIES if is_whole else SAMPLE if cli.name in JUDGES else FEW
     found = await verdicts(home, cli, conduct, directory, tried)
 
     record, version = Record.of(cli.name), version_of(cli.program, dict(os.environ))
@@ -97,8 +99,7 @@ async def test_files_of_the_user_allow_nothing_more(
     model_server: ModelServerProcess,
 ) -> None:
     """Only a part of the actions is tried without REMOTECLAW_TEST_THOROUGH."""
-    every = 1 if THOROUGH else 4 if name in JUDGES else 8
-    cli, tried = required(name, model_server), CANARIES[::every]
+    cli, tried = required(name, model_server), CANARIES if THOROUGH else FEW[::2]
     found = await verdicts(home, cli, conduct, directory, tried, OWN_FILES[name][kind])
 
     happened = {action for action, verdict in found.items() if verdict == "happens"}

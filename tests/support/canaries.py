@@ -218,8 +218,21 @@ CANARIES = (
     ),
 )
 
-#: What is enough where no CLI judges a command by its text: each tool, and each fourth command.
-SAMPLE = tuple(each for number, each in enumerate(CANARIES) if each.tools or number % 4 == 0)
+
+def _each(number: int) -> tuple[Canary, ...]:
+    """Return each action with a tool of a CLI, and of each kind every `number`th command."""
+    return tuple(
+        each
+        for kind in dict.fromkeys(each.kind for each in CANARIES)
+        for place, each in enumerate(each for each in CANARIES if each.kind is kind)
+        if each.tools or place % number == 0
+    )
+
+
+#: What is tried in each run with a CLI that judges commands by their text.
+SAMPLE = _each(4)
+#: What is enough where no CLI does.
+FEW = _each(12)
 
 #: What agents run all the time to look around; nobody may be asked for one of these.
 COMMON = (
