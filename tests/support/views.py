@@ -145,14 +145,19 @@ async def faults_in_windows(page: Page) -> AsyncIterator[str]:
             yield fault
 
 
-async def look_at(page: Page, view: View, url: str, directory: Path) -> AsyncIterator[str]:
-    """Photograph a view in its windows, and yield what is wrong with it."""
+async def look_at(
+    page: Page, view: View, url: str, directory: Path, *, skipped: str | None = None
+) -> AsyncIterator[str]:
+    """Photograph a view in its windows, and yield what is wrong with it.
+
+    In the window `skipped`, only the layout is checked.
+    """
     pictures = Path(DIRECTORY) if DIRECTORY else directory
     pictures.mkdir(parents=True, exist_ok=True)
-    for name, window in LOADED.items():
-        if name not in view.windows:
-            continue
-        await window.apply(page)
+    windows = {name: each for name, each in (LOADED | RESIZED).items() if name in view.windows}
+    is_loaded = [name for name in LOADED if name in windows and (name != skipped or view.is_over)]
+    for name in is_loaded:
+        await windows[name].apply(page)
         await page.goto("about:blank")
         await page.add_init_script(_SHIFTS)
         await page.goto(url)
@@ -174,14 +179,14 @@ async def look_at(page: Page, view: View, url: str, directory: Path) -> AsyncIte
         with (pictures / "figures.txt").open("a") as file:
             paint, size = figures["paint"], figures["bytes"]
             file.write(f"{view.name}, {name}: {paint:.0f} ms to the first paint, {size:,} bytes\n")
-        await page.screenshot(path=pictures / f"{view.name}-{name}.png")
-    for name, window in RESIZED.items():
-        if name in view.windows:
-            await window.apply(page)
-            async for fault in layout_faults(page):
-                yield f"{view.name}, {name}: {fault}"
-            if DIRECTORY:
-                await page.screenshot(path=pictures / f"{view.name}-{name}.png")
+        if DIRECTORY:
+            await page.screenshot(path=pictures / f"{view.name}-{name}.png")
+    for name in windows.keys() - is_loaded:
+        await windows[name].apply(page)
+        async for fault in layout_faults(page):
+            yield f"{view.name}, {name}: {fault}"
+        if DIRECTORY:
+            await page.screenshot(path=pictures / f"{view.name}-{name}.png")
 
 
 async def layout_faults(page: Page) -> AsyncIterator[str]:
