@@ -143,7 +143,7 @@ async def chat(
         yield Chat(stack, client, cli, workspace, opened_chat["sessionKey"], opened_chat["sid"])
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "gemini")
 async def test_resuming_a_conversation_and_the_clis_own_commands(
     chat: Chat,
 ) -> None:
@@ -253,6 +253,7 @@ async def own_commands(chat: Chat) -> None:
 # -- /model ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough("opencode", "gemini")
 async def test_another_model_answers_in_the_same_process(chat: Chat) -> None:
     """The conversation goes on, asides have the model, and a wrong name costs nothing."""
     name, other = chat.cli.name, OTHERS[chat.cli.name]
@@ -288,7 +289,7 @@ async def test_another_model_answers_in_the_same_process(chat: Chat) -> None:
     assert await chat.agent() == agent
 
 
-@pytest.mark.thorough("opencode", "gemini")
+@pytest.mark.thorough("opencode", "gemini", "codex")
 async def test_a_model_outlives_the_agents_process(chat: Chat) -> None:
     """A conversation that began with a chosen model can go back to the default one, too."""
     other = OTHERS[chat.cli.name]

@@ -90,6 +90,7 @@ def texts(lines: list[dict[str, Any]], role: str) -> list[str]:
     return [line["text"] for line in lines if line["role"] == role]
 
 
+@pytest.mark.thorough("opencode")
 @pytest.mark.parametrize("cli", EARLY, indirect=True)
 async def test_a_cli_that_summarizes_unasked_is_shown_recorded_and_told_about(
     stack: Stack, cli: AgentCli
@@ -135,7 +136,7 @@ async def test_a_quiet_chat_is_not_told_of_a_summary(stack: Stack, cli: AgentCli
     assert re.fullmatch(WITH_SIZES, notice)
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "claude")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 async def test_a_person_has_the_conversation_summarized(stack: Stack, cli: AgentCli) -> None:
     """It waits for the running turn; the conversation goes on in the same process."""
@@ -270,6 +271,7 @@ async def summarized(stack: Stack, accepted: Accepted) -> None:
     await eventually(has_notice)
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", IDLE, indirect=True)
 async def test_an_idle_conversation_is_summarized_before_anyone_waits_for_it(
     stack: Stack, cli: AgentCli
@@ -294,6 +296,7 @@ async def test_an_idle_conversation_is_summarized_before_anyone_waits_for_it(
     assert sum(each["is_summary"] for each in cli.model.requests()) >= 1
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", IDLE, indirect=True)
 async def test_a_message_interrupts_the_summary_of_an_idle_conversation(
     stack: Stack, cli: AgentCli
@@ -347,7 +350,7 @@ async def test_a_worker_that_is_killed_in_the_summary_of_an_idle_conversation_co
 # -- what goes on behind it -----------------------------------------------------------------------
 
 
-@pytest.mark.thorough("claude", "opencode")
+@pytest.mark.thorough("claude", "opencode", "gemini")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 async def test_twenty_messages_are_answered_once_through_overflows_and_summaries(
     stack: Stack, cli: AgentCli

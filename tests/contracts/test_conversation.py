@@ -43,7 +43,7 @@ from tests.support.waiting import HANG_S, eventually
 ALLOWED = ("Bash(touch one)", "Bash(touch two:*)")
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "gemini")
 @pytest.mark.timeout(600)  # each of the three starts has its own limit
 async def test_one_conversation_continues_from_turns_to_a_terminal_and_back(
     opened: Open, cli: AgentCli, home: Home, directory: Path

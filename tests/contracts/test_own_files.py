@@ -57,6 +57,7 @@ export default {description: "x", args: {}, execute: async () => {
 """
 
 
+@pytest.mark.thorough("opencode")
 async def test_what_the_users_files_refuse_stays_refused(opened: Open, cli: AgentCli) -> None:
     if cli.name not in REFUSING:
         pytest.skip("it is tried in test_claude_hook.py")
@@ -145,7 +146,7 @@ async def test_codex_asks_for_tools_that_the_users_settings_approve(
     assert asked == ["mcp__deceptive__look"]
 
 
-@pytest.mark.thorough("deny")
+@pytest.mark.thorough
 @pytest.mark.parametrize("permissions", ["ask", "deny"])
 async def test_a_variable_with_permissions_gives_opencode_none(
     opened: Open, cli: AgentCli, permissions: str

@@ -49,7 +49,7 @@ def roles(messages: list[dict[str, Any]]) -> list[str]:
     return [str(message["role"]) for message in messages]
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "codex")
 @pytest.mark.parametrize(
     ("name", "times"),
     [("claude", 2), ("codex", 3), ("opencode", 2)],

@@ -14,7 +14,7 @@ from tests.support.forwarding import MODEL_HOST, ForwardProxy
 from tests.support.stack import Stack, said
 
 
-@pytest.mark.thorough("http_proxy", "::1")
+@pytest.mark.thorough("http_proxy", "::1", "opencode", "gemini")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
 @pytest.mark.parametrize("name", CLIS)
@@ -39,7 +39,7 @@ async def test_calls_of_the_gateway_bypass_a_proxy_and_those_of_the_model_do_not
     assert not [head for head in proxy.heads if "rca_" in head]
 
 
-@pytest.mark.thorough("gemini", "opencode")
+@pytest.mark.thorough("gemini", "opencode", "claude")
 @pytest.mark.parametrize("name", CLIS)
 async def test_an_agent_that_cannot_reach_its_tools_says_so_once(
     name: str, stack: Stack, model_server: ModelServerProcess

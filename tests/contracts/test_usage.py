@@ -235,7 +235,7 @@ class Bill:
         assert other.endswith(last)
 
 
-@pytest.mark.thorough("gemini", "opencode")
+@pytest.mark.thorough("gemini", "opencode", "codex")
 async def test_usage_is_what_the_model_was_asked(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:

@@ -61,7 +61,7 @@ def refused(cli: AgentCli, since: int) -> list[dict[str, Any]]:
     return [request for request in cli.model.requests()[since:] if request["status"] != 200]
 
 
-@pytest.mark.thorough("claude", "in-stream-opencode", "http-opencode", "once-codex")
+@pytest.mark.thorough("claude", "opencode")
 @pytest.mark.parametrize("cli", COMPACTING, indirect=True)
 @pytest.mark.parametrize(
     "limit",
@@ -152,7 +152,7 @@ async def test_a_conversation_that_cannot_be_summarized_continues_from_notes(
     assert "my colour is green" in str(cli.model.bodies().splitlines()[-1])
 
 
-@pytest.mark.thorough("gemini")
+@pytest.mark.thorough("gemini", "claude")
 @pytest.mark.parametrize("cli", ["claude", "codex", "gemini"], indirect=True)
 async def test_a_message_that_is_too_long_is_refused_and_the_conversation_goes_on(
     stack: Stack, cli: AgentCli
@@ -170,7 +170,7 @@ async def test_a_message_that_is_too_long_is_refused_and_the_conversation_goes_o
     assert (await conversation(stack) == before) is (cli.name == "claude")
 
 
-@pytest.mark.thorough("claude", "opencode")
+@pytest.mark.thorough("claude", "opencode", "gemini")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 async def test_a_turn_that_breaks_off_because_it_is_too_long_can_be_continued(
     stack: Stack, cli: AgentCli

@@ -22,6 +22,7 @@ def turn_requests(model: ModelServerProcess) -> int:
     return len([one for one in model.requests() if not one["is_aside"]])
 
 
+@pytest.mark.thorough("opencode", "gemini")
 @pytest.mark.parametrize("cli", ["claude", "codex", "opencode", "gemini"])
 async def test_a_turn_of_many_tools_ends_at_the_limit(
     stack: Stack, model_server: ModelServerProcess, cli: str

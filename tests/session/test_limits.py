@@ -184,6 +184,7 @@ async def test_a_limit_that_goes_on_after_its_end_is_asked_again_soon_and_report
     assert (await chat.texts())[-1] == "hello is answered"
 
 
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("name", ["claude", "codex"])
 async def test_a_real_cli_answers_soon_after_a_limit_that_ends_later_than_announced(
     stack: Stack, chat: Chat, name: str, request: pytest.FixtureRequest
@@ -633,6 +634,7 @@ async def test_a_real_cli_answers_after_its_model_was_busy(stack: Stack, claude:
     assert (await chat.texts())[-1] == "answered"
 
 
+@pytest.mark.thorough("True")
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_claude_has_a_message_once_after_a_limit(
     stack: Stack, chat: Chat, claude: AgentCli, is_first: bool
@@ -659,7 +661,7 @@ async def test_claude_has_a_message_once_after_a_limit(
     assert ("SAY:before" in last) is not is_first
 
 
-@pytest.mark.thorough("HTTP:529")
+@pytest.mark.thorough("HTTP:529", "False")
 @pytest.mark.parametrize("failure", ["HTTP:429", "HTTP:529"])
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_claude_has_a_message_once_after_a_short_pause(

@@ -177,6 +177,7 @@ async def test_the_dashboard_is_read_only(stack: Stack, dashboard: Dashboard) ->
 # -- stock views ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough("--json")
 async def test_stock_views_name_hints_that_wait_and_hints_that_run(
     stack: Stack, stock_dashboard: Dashboard
 ) -> None:
@@ -221,6 +222,7 @@ async def test_stock_views_show_no_killed_worker_while_a_sweeper_runs(stack: Sta
         assert redis.keys("rq:exec*") + redis.keys("rq:wip:*") == []
 
 
+@pytest.mark.thorough("--json")
 async def test_stock_views_show_a_hint_whose_work_horse_was_killed(
     stack: Stack, stock_dashboard: Dashboard
 ) -> None:

@@ -271,6 +271,7 @@ async def test_nobody_can_take_all_keys_with_which_others_write(account: Account
         await until_read(account, room, "hello")
 
 
+@pytest.mark.thorough("None-?")
 @pytest.mark.parametrize(("identity", "one_time"), [("?", None), (None, "?")])
 async def test_a_member_with_malformed_keys_stops_no_answer(
     account: Account, second: Second, identity: str | None, one_time: str | None

@@ -86,6 +86,7 @@ async def test_a_successor_on_a_dead_server_stops_no_account(
     assert "can't be polled" not in caplog.text
 
 
+@pytest.mark.thorough("503", "504")
 @pytest.mark.parametrize("status", [429, 503, 504])
 async def test_a_successor_that_cannot_be_joined_now_stops_no_account(
     account: Account, status: int

@@ -176,6 +176,7 @@ async def test_requests_in_a_terminal_show_exactly_what_will_run(agent: Stack) -
     assert squeezed("1 Deny: answer with the number") in squeezed(text)
 
 
+@pytest.mark.thorough("phone")
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
 async def test_requests_on_the_page_show_exactly_what_will_run(
     browser: Browser, agent: Stack, viewport: Any

@@ -59,6 +59,7 @@ async def settled(frames: Frames) -> None:
         await eventually(is_answered)
 
 
+@pytest.mark.thorough("usage", "cron.status", "requests.list")
 @pytest.mark.parametrize(
     ("view", "last_call"),
     {
