@@ -18,6 +18,7 @@ from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.identities import Identities
 from remoteclaw.fleet.inbox import Inbox
 from remoteclaw.fleet.memories import Memories
+from remoteclaw.fleet.metrics import Metrics
 from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.pools import Pools
 from remoteclaw.fleet.processes import Processes
@@ -77,6 +78,7 @@ class Fleet:
     history: History
     identities: Identities
     memories: Memories
+    metrics: Metrics
     outcomes: Outcomes
     pairings: Pairings
     pools: Pools
@@ -141,6 +143,7 @@ class Fleet:
             history=History(scripts),
             identities=Identities(scripts),
             memories=memories,
+            metrics=Metrics(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
             logins=Logins(scripts, tokens),
             outcomes=Outcomes(scripts),

@@ -44,6 +44,9 @@ CRON_DUE = "rc:cron-due"
 CRON_RUNS = "rc:cron-runs"
 #: Hash: the total tokens, time and cost of each agent's turns and asides, as numbers.
 USAGE = "rc:usage"
+#: Hash: the turns by agent, status and error, and the histograms of durations by agent or channel,
+#: as numbers (`fleet.metrics`).
+METRICS = "rc:metrics"
 #: Sorted set: the turns that wait for another session's turn, scored by when they stop waiting
 #: (ms).
 WAITS = "rc:waits"

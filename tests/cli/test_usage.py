@@ -53,9 +53,9 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
     assert hours[1].split()[1] == "1"
     assert hours[1].endswith(" s")
     assert "today     1 turn\n" in status
-    assert 'remoteclaw_agent_turns_total{agent="main"} 1' in lines
-    assert 'remoteclaw_agent_tokens_total{agent="main",kind="output"} 0' in lines
-    assert any(line.startswith("remoteclaw_agent_turn_seconds_total{") for line in lines)
+    assert 'remoteclaw_turns_total{agent="main",outcome="done"} 1.0' in lines
+    assert 'remoteclaw_agent_tokens_total{agent="main",kind="output"} 0.0' in lines
+    assert any(line.startswith("remoteclaw_agent_work_seconds_total{") for line in lines)
 
 
 async def test_usage_without_turns_says_so(stack: Stack) -> None:

@@ -91,8 +91,8 @@ async def total(stack: Stack) -> Usage:
     assert {name: of_page[name] for name in used.plain()} == used.plain()
     for kind in ("input", "cache_read", "cache_write", "output"):
         value = getattr(used, f"{kind}_tokens")
-        assert f'agent_tokens_total{{agent="main",kind="{kind}"}} {value}\n' in metrics
-    assert f'agent_asides_total{{agent="main"}} {used.asides}\n' in metrics
+        assert f'agent_tokens_total{{agent="main",kind="{kind}"}} {value:.1f}\n' in metrics
+    assert f'agent_asides_total{{agent="main"}} {used.asides:.1f}\n' in metrics
     stored: Any = stack.fleet.scripts.client
     months = [await stored.hgetall(key) for key in await stored.keys(keys.spent("????-??"))]
     for whose in ("all", "agent main", "person test:alice"):

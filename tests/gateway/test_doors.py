@@ -71,12 +71,12 @@ async def test_metrics_need_a_token_with_the_scope_read(stack: Stack) -> None:
 
     lines = answer.body.decode().splitlines()
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert 'remoteclaw_gateway_calls_total{method="sessions.search",outcome="ok"} 1' in lines
-    assert "remoteclaw_gateway_auth_failures_total 2" in lines
-    assert "remoteclaw_gateway_sockets 1" in lines
-    assert "remoteclaw_busy_sessions 2" in lines
-    assert "remoteclaw_hints_waiting 2" in lines
-    assert "remoteclaw_workers 0" in lines
+    assert 'remoteclaw_gateway_calls_total{method="sessions.search",outcome="ok"} 1.0' in lines
+    assert "remoteclaw_gateway_auth_failures_total 2.0" in lines
+    assert "remoteclaw_gateway_sockets 1.0" in lines
+    assert 'remoteclaw_sessions{state="waiting"} 1.0' in lines
+    assert "remoteclaw_hints_waiting 2.0" in lines
+    assert "remoteclaw_hung_workers 0.0" in lines
 
 
 # -- calling a tool -------------------------------------------------------------------------------

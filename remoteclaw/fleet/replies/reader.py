@@ -21,6 +21,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.metrics import BUCKETS
 from remoteclaw.fleet.replies.history import MAX_ENTRIES, History, shortened
 from remoteclaw.fleet.replies.reply import NewerReply, decode_reply
 from remoteclaw.fleet.sessions.task_tree import TaskTree, TaskTrees
@@ -424,6 +425,7 @@ class ReplyReader:
             is_next=reply.refusal is not None,
             notice=orjson.dumps(notice[1]) if notice else None,
             notified_ms=NOTIFIED_MS,
+            buckets=BUCKETS,
             provider=self.provider,
             account=self.account,
             dead_letters=keys.DEAD_LETTERS if is_dead_letter else None,

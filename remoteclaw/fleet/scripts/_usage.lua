@@ -117,11 +117,8 @@ local function add_turn_usage(keys, args, total)
 end
 
 -- Note how long the first entry of a turn that ends now had waited until the turn began, if it is the longest wait of this
--- hour. `outcome` is the key of the entry's outcome.
-local function note_wait(keys, args, outcome)
-  local begun_ms = tonumber(redis.call('HGET', outcome, 'begun.1'))
-  if not begun_ms then return end
-  local waited_ms = begun_ms - tonumber(string.match(outcome, '(%d+)%-%d+$'))
+-- hour.
+local function note_wait(keys, args, waited_ms)
   local _, hour = today(args.zone_offsets)
   local longest_ms = tonumber(redis.call('HGET', keys.usage_hour .. hour, 'wait') or -1)
   if waited_ms > longest_ms then redis.call('HSET', keys.usage_hour .. hour, 'wait', waited_ms) end

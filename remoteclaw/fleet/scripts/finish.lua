@@ -1,11 +1,11 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
--- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, budgets
+-- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, metrics, budgets
 -- keys: state, session_map, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active,
---   sessions, usage, usage_day, usage_hour, spent, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
+--   sessions, usage, usage_day, usage_hour, spent, metrics, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
 --   outcome_channel, result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
---   root, payers?, usage_ms, zone_offsets, last_note?, above?, hint?, home_entry?, home_note?, limits?, conversations?,
+--   root, payers?, usage_ms, zone_offsets, buckets, last_note?, above?, hint?, home_entry?, home_note?, limits?, conversations?,
 --   told_fallback?, has_untold_summary, payloads*
 -- result: left, hints, now_ms, queue_settings, result_queue, budgets
 --   result: the entry with the task's result, for the session that has started the task
@@ -126,10 +126,23 @@ if args.home_entry and redis.call('HEXISTS', keys.state, 'ended_above') == 0 the
 end
 redis.call('DEL', keys.side_effects, keys.live)
 void_requests(args.sid, turn, 'The turn is over, and it was not done.')
-if args.usage then
+local counted = {}
+local category = args.error and cjson.decode(args.error).category or ''
+counted['turns/' .. args.agent .. '/' .. args.status .. '/' .. category] = 1
+if args.usage then  -- the agent was asked
   add_turn_usage(keys, args, args.usage)
-  note_wait(keys, args, keys.outcome .. turn)
+  local begun_ms, first_text = unpack(redis.call('HMGET', keys.outcome .. turn, 'begun.1', 'output.' .. args.attempt))
+  begun_ms = tonumber(begun_ms)
+  if begun_ms then
+    local waited_ms = begun_ms - tonumber(string.match(turn, '^%d+'))
+    note_wait(keys, args, waited_ms)
+    observe(counted, 'wait/' .. args.agent, waited_ms, args.buckets)
+    observe(counted, 'duration/' .. args.agent, now - begun_ms, args.buckets)
+    local first_ms = tonumber(string.match(first_text or '', '^%d+'))
+    if first_ms then observe(counted, 'first_text/' .. args.agent, first_ms - begun_ms, args.buckets) end
+  end
 end
+add_metrics(keys.metrics, counted)
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 for name, conversation in pairs(args.conversations and cjson.decode(args.conversations) or {}) do

@@ -2,11 +2,12 @@
 -- it answers. The platform's ids of its messages lead back to its turn. If a tool call sent the reply, the caller gets a
 -- receipt; otherwise an undeliverable reply becomes a dead letter. If the reply is a request of another conversation,
 -- that conversation gets a notice: that a person is asked here, or that the chat can't show it.
--- uses: replies
+-- uses: replies, metrics
 -- keys: reader, replies, delivery_marks, previews, dead_letters?, state, receipts?, request?, shown_requests, history?,
---   notified, notice_replies?, outcomes*, blobs*, message_origins*
+--   notified, notice_replies?, metrics, outcomes*, blobs*, message_origins*
 -- args: token, reply, ids?, shown?, answer?, answer_ms, origin, origin_ms, category?, why?, mark?, preview?,
---   line?, max_entries, keep_ms, request_id?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms
+--   line?, max_entries, keep_ms, request_id?, is_agents, shown_ms, is_seen, person, is_next, notice?, notified_ms,
+--   provider, buckets
 --   ids: the platform's ids of the messages; shown: the id of the message that shows the request; answer: the receipt for
 --   the caller; origin: the session, turn and entries of the reply; category, why: of a reply that can't be delivered;
 --   line: the entry for the chat's history; is_agents: whether an agent has written the reply;
@@ -63,6 +64,11 @@ if args.is_seen == '1' then
 elseif args.notice and (args.is_next == '1' or redis.call('HSETNX', keys.notified, args.person, now) == 1) then
   redis.call('PEXPIRE', keys.notified, args.notified_ms)
   put_reply(keys.notice_replies, args.notice)
+end
+if not args.category then
+  local counted = {}
+  observe(counted, 'delivery/' .. args.provider, now - tonumber(string.match(args.reply, '^%d+')), args.buckets)
+  add_metrics(keys.metrics, counted)
 end
 if args.answer then
   redis.call('XADD', keys.receipts, '*', 'id', keys.replies .. ' ' .. args.reply, 'answer', args.answer)

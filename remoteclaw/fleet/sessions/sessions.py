@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -136,6 +136,18 @@ class Sessions:
             terminals=len(at_work["terminal"]),
             waiting_since_ms=min(filter(None, since), default=None),
         )
+
+    async def leased(self, beginnings: Collection[str]) -> set[str]:
+        """Return those `beginnings` of session ids whose session has a lease that is valid now."""
+        client, now_ms = self._scripts.client, await self._scripts.now_ms()
+        active = await self._scripts.call(client.zrange, keys.ACTIVE, 0, MAX_ACTIVE - 1)
+        sids = [sid for sid in active if sid.decode().startswith(tuple(beginnings))]
+        leases = await self._fields(sids, ["status", "lease_until_ms"])
+        return {
+            next(each for each in beginnings if sid.decode().startswith(each))
+            for sid, (status, until_ms) in zip(sids, leases, strict=True)
+            if status == b"running" and int(until_ms or 0) > now_ms
+        }
 
     async def waiting_since(self, views: Sequence[SessionView]) -> Sequence[int | None]:
         """Return the time of each session's oldest entry without an outcome; None without one.

@@ -24,6 +24,7 @@ from remoteclaw.fleet.budgets.standing import (
     standings,
 )
 from remoteclaw.fleet.cooling import Cool, cool_args
+from remoteclaw.fleet.metrics import BUCKETS
 from remoteclaw.fleet.sessions.task_tree import TurnProgress
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.turns.inbound import GRACE_MS, RawEntry, decode
@@ -451,6 +452,7 @@ class Turns:
             attempt=self._running.attempt,
             status=status,
             outcome_ms=OUTCOME_MS,
+            buckets=BUCKETS,
             reply=_json(reply),
             error=_json(error),
             agent_process=_json(agent_process),

@@ -136,10 +136,12 @@ class _HttpDoor:
         if not isinstance(principal, Operator) or principal.agents is not None:
             raise CallRefused("FORBIDDEN", "The metrics are for operators, and about all agents.")
         gateway = self._gateway
-        text = await exposition(
+        text, media_type = await exposition(
             gateway.metrics,
             gateway.fleet,
-            gateway.config().accounts(),
+            gateway.config(),
+            gateway.home,
             sockets=len(gateway.clients),
+            accept=request.headers.get("accept", ""),
         )
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        return Response(text, media_type=media_type)

@@ -16,7 +16,7 @@ const METRICS = [
   ["gateway_auth_failures_total", "Requests without a valid token"],
   ["gateway_sockets", "Open connections"],
   ["channel_messages_total", "Messages of chat platforms that were read"],
-  ["channel_aside_total", "Messages that could not be read"],
+  ["channel_skipped_messages_total", "Messages that could not be read"],
   ["channel_replies_waiting", "Answers that no adapter has delivered yet"],
 ];
 /** Large numbers are short in figures and on axes, such as 1.2M. */
