@@ -59,6 +59,7 @@ def test_every_example_is_run_and_listed() -> None:
     listed = set(re.findall(r"\]\((\S+)/README\.md\)", (EXAMPLES / "README.md").read_text()))
     assert directories == listed == {
         "team-slack", "telegram-projects", "phone-and-laptop", "ci", "cockpit",
+        "monitoring",
     }  # fmt: skip
     assert all(
         f"examples/{name}/README.md" in (ROOT / "docs/README.md").read_text() for name in listed
