@@ -118,7 +118,7 @@ def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
 #: At least one worker should serve only the lane `agents`, of people's messages, so that they never
 #: wait for cron jobs and tasks.
 QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LANES)
-DICT_CONFIG = logging_config()
+DICT_CONFIG = logging_config(log_format=config.fleet.log_format)
 
 if _is_worker():
     open_lifeline(home)

@@ -22,6 +22,7 @@ from remoteclaw.cli.deadletters import deadletters, replies
 from remoteclaw.cli.drain import drain
 from remoteclaw.cli.error_line import ErrorLineGroup
 from remoteclaw.cli.join import join
+from remoteclaw.cli.logs import logs
 from remoteclaw.cli.memory import memory
 from remoteclaw.cli.open import open_page
 from remoteclaw.cli.pairing import pairing
@@ -64,7 +65,7 @@ SECTIONS = {
         usage,
     ),
     "Settings and Rights": (config, agents, memory, channel, pairing, policy, token, audit),
-    "When Something Is Wrong": (status, doctor, deadletters, replies, backup, restore),
+    "When Something Is Wrong": (status, doctor, logs, deadletters, replies, backup, restore),
     "Parts of a Fleet": (join, worker, gateway, sweep, drain, dashboard, mcp, service),
 }
 for title, commands in SECTIONS.items():

@@ -104,8 +104,8 @@ def run_channels(names: tuple[str, ...]) -> None:
     from remoteclaw.config.reload import CurrentConfig
     from remoteclaw.host.logs import configure_logging
 
-    configure_logging()
     home, config = load()
+    configure_logging(log_format=config.fleet.log_format)
 
     async def run(fleet: "Fleet") -> None:
         shutdown = shutdown_event()

@@ -97,7 +97,7 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
 
     home, config = load()
     require_running(home, config)
-    configure_logging()
+    configure_logging(log_format=config.fleet.log_format)
     home.create()
 
     def announce(url: str) -> None:
@@ -136,8 +136,8 @@ async def sweep(fleet: "Fleet") -> None:
     from remoteclaw.host.logs import configure_logging
     from remoteclaw.up.sweep import sweeping
 
-    configure_logging()
     home, config = load()
+    configure_logging(log_format=config.fleet.log_format)
     shutdown = shutdown_event()
     home.create()
     echo("Sweeping every second, until Ctrl-C or SIGTERM.")

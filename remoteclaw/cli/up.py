@@ -80,7 +80,7 @@ def up(
         config = _save_choices(name, workspace, runtime)
     log = home.logs / "up.log" if with_chat else None
     if with_chat and (pid := running_pid(home)) is not None:
-        configure_logging(log)
+        configure_logging(log, log_format=config.fleet.log_format)
         echo_wrapped(
             f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it."
         )
@@ -93,7 +93,7 @@ def up(
             if problem := home.room_problem():
                 raise StateDirectoryError(problem)
             supervisor.begin()
-        configure_logging(log)
+        configure_logging(log, log_format=config.fleet.log_format)
         asyncio.run(_up(supervisor, home, config, name, project=project, with_chat=with_chat))
 
 

@@ -19,6 +19,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.messages import SessionKey, reference
+from remoteclaw.telemetry import ACCEPTED
 
 #: The function that a hint names; workers run no other function.
 JOB = "workers.jobs.drain"
@@ -104,7 +105,13 @@ class Waker:
         self, session: SessionKey, entry_id: str, queue: str | None, *, by: str
     ) -> None:
         """Log that a message was accepted, and send the hint if one is due, as `try_hint()`."""
-        log.info("%s: accepted from %s for %s", reference(session.sid, entry_id), by, session.agent)
+        ACCEPTED.log(
+            log,
+            reference=reference(session.sid, entry_id),
+            session=session.sid,
+            source=by,
+            agent=session.agent,
+        )
         await self.try_hint(session, queue)
 
     async def try_hint(self, session: SessionKey, queue: str | None) -> None:

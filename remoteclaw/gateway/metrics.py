@@ -5,13 +5,11 @@ Each gateway reads the fleet's numbers from Redis, so all of them report the sam
 
 import asyncio
 import platform
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from remoteclaw import __version__
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
@@ -20,6 +18,7 @@ from remoteclaw.fleet.sessions.sessions import WorkCounts
 from remoteclaw.fleet.sessions.usage import Usage
 from remoteclaw.fleet.workers import WorkerView
 from remoteclaw.holder.runs import warm_agents
+from remoteclaw.host.version import VERSION
 from remoteclaw.tools.catalog import METHODS, TOOLS
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ METRICS = (
         "How long the oldest message waits for a worker; 0 if none waits.",
     ),
     Metric("hints_waiting", "gauge", "Hints that no worker has taken."),
+    Metric("processes", "gauge", "Processes by host and version.", ("kind", "host", "version")),
     Metric("workers", "gauge", "Workers that serve the queues, by RQ's state.", ("host", "state")),
     Metric(
         "hung_workers",
@@ -176,6 +176,9 @@ async def exposition(
 ) -> tuple[bytes, str]:
     """Return all metrics and their content type: the format that the header `accept` asks for."""
     views, memory = await fleet.workers.list(), await fleet.scripts.memory()
+    processes = await fleet.processes.list()
+    names = {each.host_id: each.host for each in processes}
+    hosts = [names.get(view.host_id, view.host) for view in views]
     warm = await asyncio.to_thread(warm_agents, home.runs)
     samples: dict[str, Sequence[Sample]] = {
         **_turns(await fleet.metrics.read(), config.agents),
@@ -183,14 +186,17 @@ async def exposition(
         **_usage(await fleet.usage.agents()),
         **await _accounts(fleet, config.accounts()),
         "hints_waiting": _one(await fleet.workers.waiting()),
-        "workers": [*Counter((each.host, each.state) for each in views).items()],
+        "processes": [*Counter((each.kind, each.host, each.version) for each in processes).items()],
+        "workers": [
+            *Counter((host, view.state) for host, view in zip(hosts, views, strict=True)).items()
+        ],
         "hung_workers": _one(await _hung(fleet, views)),
         "open_requests": _one(len(await fleet.requests.waiting())),
         "dead_letters": _one(await fleet.dead_letters.count()),
         "redis_memory_used_bytes": _one(memory.used),
         "redis_memory_limit_bytes": _one(memory.limit) if memory.limit else [],
-        "warm_agents": [((socket.gethostname(),), len(warm))],
-        "build_info": [((__version__, platform.python_version()), 1)],
+        "warm_agents": [((config.fleet.name_of_host,), len(warm))],
+        "build_info": [((VERSION, platform.python_version()), 1)],
         "gateway_calls_total": [*metrics.calls.items()],
         "gateway_auth_failures_total": _one(metrics.auth_failures),
         "gateway_sockets": _one(sockets),

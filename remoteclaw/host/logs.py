@@ -1,12 +1,14 @@
-"""Logs, with a formatter that writes one line for each message, so that none can forge a line."""
+"""Logs, with formatters that write one line for each message, so that none can forge a line."""
 
 import asyncio
+import json
 import logging
 import logging.config
 import os
 import shutil
 import textwrap
 import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,11 @@ class LineFormatter(logging.Formatter):
     """Formats a record as one line, in which unsafe characters are escaped."""
 
     def __init__(self) -> None:
-        fields = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
-        super().__init__(fields, "%Y-%m-%d %H:%M:%S")
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
+        """Return the time with its zone."""
+        return _time_of(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
         """Return the message with its unsafe characters escaped."""
@@ -33,10 +38,35 @@ class LineFormatter(logging.Formatter):
         return textwrap.indent(printable(super().formatException(ei)), "  ")
 
 
-def logging_config(file: Path | None = None) -> dict[str, Any]:
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one object of JSON, with the fields of its event (`telemetry`)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object on one line; unsafe characters are JSON escapes."""
+        fields = {
+            "at": _time_of(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **({"event": event} if (event := getattr(record, "event", None)) else {}),
+            **getattr(record, "fields", {}),
+            **({"error": self.formatException(record.exc_info)} if record.exc_info else {}),
+        }
+        return json.dumps(fields, default=str)
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    time = datetime.fromtimestamp(record.created, UTC).astimezone()
+    return time.isoformat(" ", "milliseconds")
+
+
+FORMATTERS: dict[str, type[logging.Formatter]] = {"text": LineFormatter, "json": JsonFormatter}
+
+
+def logging_config(file: Path | None = None, *, log_format: str = "text") -> dict[str, Any]:
     """Return the argument of `logging.config.dictConfig`, which `rq worker` also accepts.
 
-    If `file` is None, logs go to standard error.
+    If `file` is None, logs go to standard error. `log_format` is that of `[fleet]`.
     """
     target: dict[str, Any] = {"class": "logging.StreamHandler"}
     if file is not None:
@@ -45,7 +75,7 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": LineFormatter}},
+        "formatters": {"line": {"()": FORMATTERS[log_format]}},
         "handlers": {"lines": {**target, "formatter": "line"}},
         "loggers": {
             name: {"level": level, "handlers": ["lines"], "propagate": False}
@@ -55,10 +85,10 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
     }
 
 
-def configure_logging(file: Path | None = None) -> None:
+def configure_logging(file: Path | None = None, *, log_format: str) -> None:
     """Log to a file that only this user can read, or to standard error if `file` is None."""
     logging.raiseExceptions = False  # a full disk must not print a traceback into a chat
-    logging.config.dictConfig(logging_config(file))
+    logging.config.dictConfig(logging_config(file, log_format=log_format))
 
 
 def rotate_logs(directory: Path) -> None:

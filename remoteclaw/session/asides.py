@@ -46,6 +46,7 @@ from remoteclaw.session.steering import Steering
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.tasks.branches import move_to_branch
 from remoteclaw.tasks.entries import in_outcome
+from remoteclaw.telemetry import ASIDE
 
 #: At most this many messages are put to the agent during one turn; later ones wait for the next
 #: turn, so that asides don't keep the agent from its work.
@@ -295,8 +296,13 @@ class TurnAsides:
         return Usage.of_aside(aside.answer, price) if aside.answer else None
 
     def _log(self, entry: Entry, result: str) -> None:
-        message = reference(self._lease.sid, entry.id)
-        log.info("%s: aside during %s: %s", message, self._turn.reference, result)
+        ASIDE.log(
+            log,
+            reference=reference(self._lease.sid, entry.id),
+            session=self._lease.sid,
+            turn=self._turn.reference,
+            verdict=result,
+        )
 
     def _allowed_verdict(self, entry: Entry, aside: Aside) -> AsideVerdict:
         """Return the verdict, or "later" if it must not be carried out.

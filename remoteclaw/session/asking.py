@@ -42,6 +42,7 @@ from remoteclaw.session.retry import (
 from remoteclaw.session.task_notes import keep_noting
 from remoteclaw.session.waiting import decode_all
 from remoteclaw.session.ways_out import WaysOut
+from remoteclaw.telemetry import ASKS, PAUSES, REPEATS, noting_wait
 
 #: The denial of a tool that an agent asks for after the limit of a budget is reached.
 BUDGET_USED_UP = "The budget is used up, so this turn ends here."
@@ -197,7 +198,7 @@ class AgentCaller:
         await self._lease.turns.fall_back(
             detail, to=by, failed=failed[0].cool(failed[1]) if failed else None
         )
-        log.info("%s: asks %s", attempt.turn.references, detail)
+        ASKS.log(log, **_about(attempt), agent=detail)
 
     async def _ask_patiently(self, attempt: Attempt, choice: Choice | None) -> "Answer":
         """Ask one agent until it answers or fails for longer than a short pause."""
@@ -265,7 +266,7 @@ class AgentCaller:
                 return with_notice(result, notice, index=attempt.reply.next_index)
             if not is_repeated:
                 return result
-            log.info("%s: asked again at once: %s", attempt.turn.references, category)
+            REPEATS.log(log, **_about(attempt), category=str(category))
             repeated.add(category)
             if category is ErrorCategory.DIED and progress.was_asked:
                 # The dead process may have done work that it did not report.
@@ -423,7 +424,7 @@ class AgentCaller:
         """Wait `pause_ms` and keep the agent; return whether the turn was stopped in that time."""
         detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
         await attempt.progress.postponed(detail)
-        log.info("%s: waits %s", attempt.turn.references, detail)
+        PAUSES.log(log, **_about(attempt), reason=detail)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause_ms / 1000):
                 await attempt.abort.wait()
@@ -447,7 +448,7 @@ class AgentCaller:
                 failed=failed,
             )
             if verdict == "postponed":
-                log.info("%s: waits %s", attempt.turn.references, delay.detail)
+                PAUSES.log(log, **_about(attempt), reason=delay.detail)
             if verdict != "news":
                 return verdict == "postponed"
             waiting_after, raw = [], await self._lease.entries_after(attempt.newest_known)
@@ -501,6 +502,11 @@ class AgentCaller:
         )
 
 
+def _about(attempt: Attempt) -> dict[str, str]:
+    """Return the fields of an event about the attempt's turn."""
+    return {"reference": attempt.turn.references, "session": attempt.turn.session.sid}
+
+
 def _note_usage(attempt: Attempt, usage: AgentUsage) -> None:
     attempt.reply.show_usage(usage)
     if attempt.budgets:
@@ -517,7 +523,10 @@ async def _decide(permissions: Permissions, attempt: Attempt, event: PermissionE
     """Ask people about a permission; the live text does not count the time as work."""
     if attempt.budgets and not await attempt.budgets.check():
         return Decision("deny", BUDGET_USED_UP)
-    with attempt.reply.waiting_for_people():
+    with (
+        attempt.reply.waiting_for_people(),
+        noting_wait(log, **_about(attempt), what="a person's answer"),
+    ):
         return await permissions.decide(event)
 
 

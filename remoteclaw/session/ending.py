@@ -32,6 +32,7 @@ from remoteclaw.session.notices import (
 from remoteclaw.session.queue import BatchStep
 from remoteclaw.session.record import added, lines_of
 from remoteclaw.tasks.entries import in_outcome, result_of
+from remoteclaw.telemetry import ENDS
 
 #: An outcome keeps at most this much of a CLI's error message for operators, in characters.
 MAX_DETAIL_CHARS = 500
@@ -193,13 +194,16 @@ def _log(
     attempt: Attempt, status: str, category: ErrorCategory | None, usage: Usage | None
 ) -> None:
     """Log the end of a turn: its status, the seconds of its last attempt, and all its tokens."""
-    turn, why = attempt.turn, f" ({category})" if category else ""
-    parts = [
-        f"{turn.session.agent} in {turn.place.provider}",
-        f"{status}{why}",
-        f"{time.monotonic() - attempt.began:.1f} s",
-    ]
-    if usage:
-        read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        parts += [f"{read} tokens read", f"{usage.output_tokens} written"]
-    log.info("%s: ends: %s", turn.references, ", ".join(parts))
+    turn = attempt.turn
+    ENDS.log(
+        log,
+        reference=turn.references,
+        session=turn.session.sid,
+        agent=turn.session.agent,
+        channel=turn.place.provider,
+        outcome=status,
+        category=category and str(category),
+        seconds=round(time.monotonic() - attempt.began, 3),
+        read=usage and usage.read_tokens,
+        written=usage and usage.output_tokens,
+    )

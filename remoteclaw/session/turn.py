@@ -59,6 +59,7 @@ from remoteclaw.session.steering import Steering
 from remoteclaw.session.terminal_end import settle_terminal
 from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.waiting import decode_all
+from remoteclaw.telemetry import BEGINS
 
 #: The longest reason of a failed compaction, in characters.
 MAX_WHY_CHARS = 200
@@ -312,9 +313,16 @@ class TurnRunner:
         lease.usage_scopes = usage_scopes
         if has_read_web(entries):  # for the result of a later turn of a task
             await lease.turns.note_web()
-        about = f"{turn.session.agent} in {turn.place.provider}, attempt {turn.attempt}"
-        worker = f"worker {os.getppid()} on {socket.gethostname()}"  # as `status` names it
-        log.info("%s: begins: %s, %s", turn.references, about, worker)
+        BEGINS.log(
+            log,
+            reference=turn.references,
+            session=lease.sid,
+            agent=turn.session.agent,
+            channel=turn.place.provider,
+            attempt=turn.attempt,
+            worker=os.getppid(),  # as `status` names it
+            host=socket.gethostname(),
+        )
         if turn.entries[0].terminal:
             return attempt
         await self.agent_caller.choose(attempt)

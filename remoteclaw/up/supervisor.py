@@ -30,6 +30,7 @@ from remoteclaw.host.forking import ForkedProcess, ForkServer
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, is_running, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
+from remoteclaw.telemetry import RESTARTED
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
 from remoteclaw.up.sweep import sweeping
@@ -378,5 +379,5 @@ async def _keep(
             return
         failures = 0 if boottime() - since > STABLE_S else failures + 1
         pause = RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)]
-        log.error("%s ended with status %d and is started again in %g s", name, status, pause)
+        RESTARTED.log(log, process=name, status=status, seconds=pause)
         await asyncio.sleep(pause)

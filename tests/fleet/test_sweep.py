@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.turns.inbound import GRACE_MS
 from tests.support.leases import accept, acquire, hints, idle, let_pass
@@ -48,6 +50,19 @@ async def test_the_sweeper_waits_longer_before_each_further_hint(fleet: Fleet) -
         hinted.append(await fleet.sweeper.sweep())
 
     assert hinted == [1, 1, 0, 1]
+
+
+async def test_a_session_that_waits_for_half_a_minute_is_logged_once(
+    fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    accepted = await accept(fleet)
+    for checks in range(6):
+        await let_pass(fleet, GRACE_MS * 2**checks + 1)
+        await fleet.sweeper.sweep()
+
+    sid = accepted.session.sid[:8]
+    assert caplog.messages == [f"session {sid}: waits for a worker of agents, for 32 s"]
 
 
 async def test_a_session_without_a_host_does_not_wait_for_all_sessions_of_the_hosts(

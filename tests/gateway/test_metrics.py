@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from remoteclaw import __version__
 from remoteclaw.gateway.metrics import METRICS, Metric
+from remoteclaw.host.version import VERSION
 from tests.support.doors import opened, own_token
 from tests.support.scrapes import ACCEPT, scrape, value
 from tests.support.stack import Stack
@@ -38,7 +38,9 @@ def test_names_follow_the_rules_of_prometheus(metric: Metric) -> None:
 async def test_every_metric_is_reported_and_parsed_by_the_official_library(stack: Stack) -> None:
     stack.configure(agents={"broken": {"runtime": "demo", "command": ["/nowhere/demo"]}})
     await stack.start_worker()
-    await stack.outcome(await stack.append("hello"))
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    await stack.until_idle(accepted)
     async with opened(stack) as door:
         token = own_token(stack)
         samples = await scrape(door, token)
@@ -55,11 +57,14 @@ async def test_every_metric_is_reported_and_parsed_by_the_official_library(stack
         assert value(samples, f"turn_{name}_seconds_count", agent="main") == 1
         assert value(samples, f"turn_{name}_seconds_bucket", agent="main", le="+Inf") == 1
         assert 0 <= value(samples, f"turn_{name}_seconds_sum", agent="main") < 60
-    assert value(samples, "build_info", version=__version__) == 1
+    assert value(samples, "build_info", version=VERSION) == 1
     assert (
         0 < value(samples, "redis_memory_used_bytes") < value(samples, "redis_memory_limit_bytes")
     )
     assert value(samples, "oldest_message_age_seconds") == 0
+    assert value(samples, "processes", kind="worker", version=VERSION) == 1
+    (host,) = {each.labels["host"] for each in samples if "host" in each.labels}
+    assert value(samples, "workers", host=host, state="idle") == 1
     assert value(samples, "hung_workers") == 0
     assert value(samples, "warm_agents") == 1
 

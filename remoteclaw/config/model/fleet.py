@@ -1,11 +1,18 @@
 """The section `[fleet]`."""
 
 import socket
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from remoteclaw.config.model.section import MAX_NUMBER, MAX_S, WITH_WORKERS, Section, zone_name
+from remoteclaw.config.model.section import (
+    AT_START,
+    MAX_NUMBER,
+    MAX_S,
+    WITH_WORKERS,
+    Section,
+    zone_name,
+)
 from remoteclaw.config.rights import BY_PEOPLE, by_people
 
 WITH_UP = by_people(restart="`remoteclaw up`")
@@ -38,6 +45,9 @@ class FleetConfig(Section):
     reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=MAX_NUMBER)
     """Megabytes of the host's memory to keep free: with less, warm agents are ended, those that
     have been idle longest first."""
+    log_format: Annotated[Literal["text", "json"], AT_START] = "text"
+    """How processes log: lines that people read, or a line of JSON for each record, with the fields
+    of its event."""
     timezone: Annotated[str | None, BY_PEOPLE] = None
     """The IANA time zone, such as Europe/Berlin, of the days and months in which usage is counted,
     by the clock of Redis, and of agents without a `timezone`. Without it, this computer's; hosts in

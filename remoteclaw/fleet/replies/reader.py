@@ -28,6 +28,7 @@ from remoteclaw.fleet.sessions.task_tree import TaskTree, TaskTrees
 from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment, ChatPlace, reference
 from remoteclaw.protocols import Operation, Reply
+from remoteclaw.telemetry import DELIVERED, UNDELIVERED
 
 #: A claim expires after this time without renewal, in milliseconds.
 CLAIM_MS = 10_000
@@ -446,9 +447,11 @@ class ReplyReader:
         about = ", ".join(reference(reply.sid, entry) for entry in entries or [reply.turn])
         where = f"{self.provider}/{self.account}"
         if failure:
-            log.warning("%s: not delivered to %s: %s", about, where, failure.why)
+            UNDELIVERED.log(
+                log, reference=about, session=reply.sid, account=where, reason=failure.why
+            )
         elif entries:
-            log.info("%s: delivered to %s", about, where)
+            DELIVERED.log(log, reference=about, session=reply.sid, account=where)
 
 
 def _has_ended(token: str) -> bool:

@@ -1,12 +1,13 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
 -- keys: active, sessions, sweeper, requests, rq_queues
--- args: retry_ms, max_count, longest_ms, patient_checks, listed_ms, alive_ms
+-- args: retry_ms, max_count, longest_ms, patient_checks, long_checks, listed_ms, alive_ms
 --   retry_ms, longest_ms: the shortest and longest pause between two checks of a
---   session; patient_checks: the number of checks for which a session waits for its host
+--   session; patient_checks: the number of checks for which a session waits for its host; long_checks: the number of
+--   checks after which its wait is reported
 -- result: has_overdue, has_deserted, hints
 --   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone
--- row: sid, why, session_key, queue
---   why: expired|moved|scheduled
+-- row: sid, why, session_key, queue, waited_ms
+--   why: expired|moved|scheduled, empty for no hint; waited_ms: how long it has waited, if that is to be reported
 local queues, has_deserted = redis.call('SMEMBERS', keys.rq_queues), false
 for position, queue in ipairs(queues) do queues[position] = string.sub(queue, #'rq:queue:' + 1) end
 
@@ -63,8 +64,10 @@ for _, sid in ipairs(due) do
     redis.call('HINCRBY', key, 'sweeps', 1)
     local wait_ms = args.retry_ms * 2 ^ math.min(checks, 10)
     redis.call('ZADD', keys.active, now + math.min(wait_ms, tonumber(args.longest_ms)), sid)
-    if why then
-      found[#found + 1] = row{sid = sid, why = why, session_key = held[3], queue = queue}
+    -- The first check is after `retry_ms`, and each pause is twice as long as the one before.
+    local waited_ms = checks == tonumber(args.long_checks) and args.retry_ms * 2 ^ checks or nil
+    if why or waited_ms then
+      found[#found + 1] = row{sid = sid, why = why, session_key = held[3], queue = queue, waited_ms = waited_ms}
     end
   end
 end

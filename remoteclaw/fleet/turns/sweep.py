@@ -13,6 +13,7 @@ from remoteclaw.fleet.sessions.state import STATE_MS
 from remoteclaw.fleet.turns.inbound import GRACE_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
+from remoteclaw.telemetry import HINTED, SESSION_WAITS
 
 #: The interval between two sweeps, in seconds.
 INTERVAL_S = 1.0
@@ -24,6 +25,8 @@ MAX_WAIT_MS = 60_000
 #: At the check with this number, a session gets a hint even if its queue is not empty, since its
 #: earlier hint may be lost.
 PATIENT_CHECKS = 5
+#: At the check with this number, a session has waited for half a minute, which is logged.
+LONG_CHECKS = 4
 #: A sweeper counts as running for this long after a sweep, in milliseconds.
 ALIVE_MS = 30_000
 
@@ -49,19 +52,24 @@ class Sweeper:
             max_count=MAX_BATCH,
             longest_ms=MAX_WAIT_MS,
             patient_checks=PATIENT_CHECKS,
+            long_checks=LONG_CHECKS,
             listed_ms=STATE_MS,
             alive_ms=ALIVE_MS,
             rq_queues=keys.RQ_QUEUES,
             deadline=boottime() + INTERVAL_S,
         )
         for row in swept.hints:
-            log.info("session %s: hinted again, %s", row.sid[:8], row.why)
-            await self._waker.hint(row.sid, row.session_key, queue=row.queue)
+            if row.waited_ms:
+                seconds = round(int(row.waited_ms) / 1000)
+                SESSION_WAITS.log(log, session=row.sid, queue=row.queue, seconds=seconds)
+            if row.why:
+                HINTED.log(log, session=row.sid, reason=row.why)
+                await self._waker.hint(row.sid, row.session_key, queue=row.queue)
         if swept.has_deserted:
             await self._workers.clear_deserted()
         if swept.has_overdue:
             await self._requests.expire_due()
-        return len(swept.hints)
+        return sum(bool(row.why) for row in swept.hints)
 
     async def release_dead(
         self,

@@ -1,6 +1,7 @@
 """The limit on turns that wait for another session's turn, so that a worker stays free for that."""
 
 import contextlib
+import logging
 import uuid
 from collections.abc import AsyncIterator
 from typing import Literal
@@ -12,6 +13,8 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.pools import Pools
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
+from remoteclaw.messages import reference
+from remoteclaw.telemetry import noting_wait
 
 #: The time limit for recording the begin or end of a wait, in seconds.
 WAIT_S = 2.0
@@ -22,6 +25,8 @@ UNKNOWN_WORKERS = 1000
 #: the other turn. "circle": it may not, since the other session already waits for this one,
 #: directly or through others.
 Verdict = Literal["free", "full", "circle"]
+
+log = logging.getLogger(__name__)
 
 
 class WaitLimit:
@@ -57,7 +62,13 @@ class WaitLimit:
             deadline=boottime() + WAIT_S,
         )
         try:
-            yield verdict
+            with noting_wait(
+                log,
+                reference=reference(sid, turn),
+                session=sid,
+                what=f"the session {target.sid[:8]}",
+            ):
+                yield verdict
         finally:
             if verdict == "free":
                 client = self._scripts.client
