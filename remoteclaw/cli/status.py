@@ -45,6 +45,8 @@ def status(check: str | None, as_json: bool) -> None:
         _print(fleet)
     if check:
         sys.exit(1 if _has_problem(fleet, check, is_shown=not as_json) else 0)
+    if any(problem["subject"] == "paused" for problem in fleet["problems"]):
+        sys.exit(1)
     if not any(worker["isOurs"] for worker in fleet["workers"]):
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
 

@@ -2,11 +2,11 @@
 
 import asyncio
 
+from remoteclaw.client.own import call_own_gateway
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.doors import opened
-from tests.support.pages import login, paged
 from tests.support.stack import Stack, message
 from tests.support.waiting import eventually
 
@@ -36,8 +36,11 @@ async def test_an_agents_turns_run_only_on_workers_with_its_label(
     assert await host_of(stack, await send(stack, "clerk")) == stack.home.host_id
     assert (await stack.outcome_so_far(early)).status == "accepted"
     assert await client.llen("rq:queue:agents.gpu") == 1
-    async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as page:
-        status = await page.call("fleet.status")
+    arguments = ("send", "--agent", "main", "--wait", "0", "and now?")
+    async with opened(stack, is_private=True):
+        status = await call_own_gateway(stack.home, "fleet.status", {})
+        sent = await asyncio.to_thread(run_command, *arguments, env=stack.env())
+    assert "the message waits: no worker has the label gpu" in sent.stderr
     problems = {problem["subject"]: problem["text"] for problem in status["problems"]}
     assert "no worker has the label gpu" in problems["agent main"]
     assert "remoteclaw worker --label gpu" in problems["agent main"]

@@ -132,6 +132,8 @@ async def test_a_conversation_goes_on_from_a_backup_once_the_operator_has_seen_w
         assert "2 replies are not sent" in printed
         status = await asyncio.to_thread(remoteclaw, second, "status")
         assert "paused    the fleet was restored" in status.stdout
+        assert "remoteclaw worker" not in status.stdout + status.stderr
+        assert "sweeper" not in status.stdout.split("\n", 2)[2]
         assert not await fleet.workers.list()
         view = await fleet.sessions.view(cut_off.session.sid)
         assert view is not None

@@ -63,6 +63,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     processes, drained = await fleet.processes.list(), await fleet.drains.hosts()
     memory = await fleet.scripts.memory()
     names = shown_names(processes)
+    paused = paused_problem(await fleet.restores.paused_from())
     return contract.FleetResult(
         at_ms=now_ms(),
         host=names.get(call.home.host_id, call.config.fleet.name_of_host),
@@ -80,10 +81,10 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
                 call,
                 redis=memory.problem,
                 drained=drain_problem(drained, call.home.host_id),
-                paused=paused_problem(await fleet.restores.paused_from()),
+                paused=paused,
                 versions=version_problem(processes),
             ),
-            *_worker_problems(call.config, workers),
+            *(() if paused else _worker_problems(call.config, workers)),
             *_adapter_problems(adapters),
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
@@ -116,7 +117,8 @@ def _hosts(processes: Sequence[HostProcess], drained: Mapping[str, int]) -> Iter
 async def _general_problems(call: Call, **known: str | None) -> Sequence[contract.Problem]:
     """Return problems that are about no worker and no account; `known` are those by subject."""
     config = watched.problem if (watched := call.watched_config) else None
-    sweeper = None if await call.fleet.workers.has_sweeper() else NO_SWEEPER
+    is_swept = known.get("paused") or await call.fleet.workers.has_sweeper()
+    sweeper = None if is_swept else NO_SWEEPER
     problems = {"configuration": config, "sweeper": sweeper, **known}
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
