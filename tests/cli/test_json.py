@@ -91,7 +91,7 @@ def test_every_command_that_prints_facts_has_json() -> None:
         for name, command in every.items()
         if any("--json" in parameter.opts for parameter in command.params)
     }
-    facts = {*METHODS, *OWN, "terminals screen", "terminals search", "terminals share"}
+    facts = {*METHODS, *OWN, "terminals screen", "terminals search", "terminals share", "logs"}
     without_json = {name for line in WITHOUT.values() for name in line.split(", ")}
     listed = {name for name in every if any(f"{fact} ".startswith(f"{name} ") for fact in facts)}
 

@@ -22,7 +22,7 @@ FOR_AGENTS = {
 #: The settings that processes read only at their start.
 AT_START = {
     *("redis.url", "redis.appendfsync", "redis.maxmemory", "fleet.lease_s", "fleet.workers"),
-    *("fleet.stop_s", "fleet.host_name"),
+    *("fleet.stop_s", "fleet.host_name", "fleet.log_format"),
     *("gateway.host", "gateway.port", "gateway.allow_remote", "gateway.hosts", "gateway.origins"),
     *("hooks.before_runtime_spawn", "hooks.session_resumed"),
     *("hooks.after_runtime_exit", "hooks.agent_end"),
