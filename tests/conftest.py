@@ -34,6 +34,11 @@ from tests.support.telegram import Telegram, TelegramBot
 #: Set before a release: also run the tests that are marked `thorough`.
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
 
+#: The parent of the tests' directories: in memory, because servers sync each write. A container may
+#: have little of it.
+_MEMORY = Path("/dev/shm")
+_PARENT = "/dev/shm" if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30 else "/tmp"
+
 PROGRAMS = installed_servers()
 #: Each start of these CLIs takes one to three seconds of processor time.
 SLOW_CLIS = ("gemini", "opencode")
@@ -135,7 +140,7 @@ settings.load_profile("ours")
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A directory whose path is short enough for unix sockets; the one of pytest is not."""
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir=_PARENT))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
@@ -187,7 +192,7 @@ def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
 
 @contextlib.contextmanager
 def _running(program: ServerProgram) -> Iterator[Server]:
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir=_PARENT))
     with running_server(program, path) as server:
         yield server
     shutil.rmtree(path, ignore_errors=True)
