@@ -83,12 +83,16 @@ def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
     return env(home)
 
 
-def ten_turns(
-    screen: Terminal, text: str, tool: str = "", let: Callable[[int], None] = lambda _: None
+def run_turns(
+    screen: Terminal,
+    count: int,
+    text: str,
+    tool: str = "",
+    let: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Run ten turns; each has an indicator at once and throughout, and none afterwards."""
+    """Run some turns; each has an indicator at once and throughout, and none afterwards."""
     delays = []
-    for number in range(1, 11):
+    for number in range(1, count + 1):
         screen.type(text)
         screen.see_so_often(rf"^› {re.escape(text)}$", number)
         pressed = time.monotonic()
@@ -101,7 +105,7 @@ def ten_turns(
         screen.see_so_often(r"^\d+ s( · |$)", number)  # the line below each answer
         screen.see_none(INDICATOR, for_s=0.3)
     # On a busy machine, other processes may delay a few of them.
-    assert sorted(delays)[5] <= AT_ONCE_S, delays
+    assert sorted(delays)[count // 2] <= AT_ONCE_S, delays
 
 
 async def test_the_indicator_is_shown_from_enter_until_the_answer(
@@ -114,24 +118,24 @@ async def test_the_indicator_is_shown_from_enter_until_the_answer(
             (directory / str(number)).touch()
             screen.see(f"main\nAnswer {number}.")
 
-        ten_turns(screen, "hello", let=answer)
+        run_turns(screen, 10, "hello", let=answer)
 
 
 @pytest.mark.thorough
 async def test_tools_plan_and_tokens_of_claude_are_shown(stack: Stack, claude: AgentCli) -> None:
-    """Ten turns with one tool each, a secret in a command, a plan, and the tokens so far."""
+    """Turns with one tool each, a secret in a command, a plan, and the tokens so far."""
     async with chatting(stack, claude.config(permissions="auto")) as (screen, _):
-        ten_turns(screen, "SHELL:sleep 1", "Bash sleep 1 (")
+        run_turns(screen, 3, "SHELL:sleep 1", "Bash sleep 1 (")
 
         screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
         screen.see('⎿ Bash echo "[secret]"; sleep 2 (')
-        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 11)
+        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 4)
         screen.see_gone("⎿ Bash")
 
         task = json.dumps({"subject": "look around", "description": "d", "activeForm": "looking"})
         screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
         screen.see_match(r"^  ☐ look around\n[^›]* s · [\d,]+ tokens · .*Ctrl-C stops$")
-        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 12)
+        screen.see_so_often(r"^\d+ s · [\d,]+ tokens( · |$)", 5)
         screen.see_gone(INDICATOR)
         screen.see_gone("☐")
 
