@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.channels import arrival, handling, intake, late, order
+from remoteclaw.channels import arrival, intake, late, order
 from remoteclaw.channels.handling import FAILED_OFTEN, MAX_OF_SENDER, TOO_SLOW
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.rate import MAX_PER_MINUTE, RateLimiter
