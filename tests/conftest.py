@@ -22,6 +22,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
+from tests.support.directories import PARENT
 from tests.support.doors import gateway_process
 from tests.support.installed import missing
 from tests.support.matrix import Homeserver, synapse
@@ -33,11 +34,6 @@ from tests.support.telegram import Telegram, TelegramBot
 
 #: Set before a release: also run the tests that are marked `thorough`.
 THOROUGH = os.environ.get("REMOTECLAW_TEST_THOROUGH") == "1"
-
-#: The parent of the tests' directories: in memory, because servers sync each write. A container may
-#: have little of it.
-_MEMORY = Path("/dev/shm")
-_PARENT = "/dev/shm" if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 4 << 30 else "/tmp"
 
 PROGRAMS = installed_servers()
 #: Each start of these CLIs takes one to three seconds of processor time.
@@ -140,7 +136,7 @@ settings.load_profile("ours")
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A directory whose path is short enough for unix sockets; the one of pytest is not."""
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir=_PARENT))
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir=PARENT))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
@@ -192,7 +188,7 @@ def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
 
 @contextlib.contextmanager
 def _running(program: ServerProgram) -> Iterator[Server]:
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir=_PARENT))
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir=PARENT))
     with running_server(program, path) as server:
         yield server
     shutil.rmtree(path, ignore_errors=True)

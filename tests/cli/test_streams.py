@@ -122,6 +122,7 @@ done
 """
 
 
+@pytest.mark.thorough("full-new", "ro-old")
 @pytest.mark.skipif(
     not shutil.which("unshare")
     or subprocess.run(["unshare", "-rm", "true"], check=False).returncode != 0,

@@ -181,6 +181,7 @@ async def test_neither_a_bot_nor_what_was_said_before_the_first_start_is_answere
     assert world.texts() == []
 
 
+@pytest.mark.thorough("matrix")
 async def test_a_report_that_is_not_stored_is_not_acknowledged(stack: Stack, world: World) -> None:
     """The process dies while it stores a message, and the platform repeats the message."""
     await world.say("one")

@@ -81,6 +81,7 @@ def as_cached(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.thorough("claude")
 async def test_branches_of_a_running_conversation_can_only_read(
     cli: AgentCli, served: Stack, directory: Path
 ) -> None:

@@ -311,7 +311,7 @@ NAMES = (
 
 
 @pytest.mark.usefixtures("unlimited")
-@pytest.mark.thorough("history")
+@pytest.mark.thorough("history", "matrix", "slack")
 async def test_ten_turns_are_shown_while_they_run_and_answered_once(
     stack: Stack, world: World
 ) -> None:
@@ -399,6 +399,7 @@ async def test_bursts_are_received_and_delivered_once_and_in_order(
         assert not world.was_busy()
 
 
+@pytest.mark.thorough("matrix")
 async def test_a_message_that_arrives_twice_is_accepted_once(stack: Stack, world: World) -> None:
     await world.say("one")
     await world.repeat()
@@ -440,6 +441,7 @@ async def test_a_rate_limit_is_waited_out(stack: Stack, world: World) -> None:
     assert world.texts() == ["one", "two"]
 
 
+@pytest.mark.thorough("matrix")
 async def test_an_outage_of_an_hour_loses_nothing(
     stack: Stack,
     world: World,
@@ -543,7 +545,7 @@ async def test_no_display_name_can_impersonate_another_person(stack: Stack, worl
         assert sender.get("name", "").isprintable()
 
 
-@pytest.mark.thorough("history")
+@pytest.mark.thorough("history", "matrix")
 async def test_a_stranger_gets_a_pairing_code_once_and_no_session(
     stack: Stack, world: World
 ) -> None:

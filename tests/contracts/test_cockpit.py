@@ -179,7 +179,7 @@ REQUESTS = {
 }
 
 
-@pytest.mark.thorough("codex", "gemini", "opencode")
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_text_can_be_sent_after_a_paste_into_a_dialog(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str

@@ -224,7 +224,7 @@ async def test_a_worker_that_is_killed_in_a_summary_on_request_makes_it_again(
 # -- the size -------------------------------------------------------------------------------------
 
 
-@pytest.mark.thorough("opencode", "gemini")
+@pytest.mark.thorough("opencode", "gemini", "claude")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 async def test_the_size_of_the_conversation_is_known_after_a_turn(
     stack: Stack, cli: AgentCli
@@ -325,7 +325,7 @@ async def test_a_message_interrupts_the_summary_of_an_idle_conversation(
     assert texts(await record(stack, recalled), "notice") == []
 
 
-@pytest.mark.thorough("codex")
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", IDLE, indirect=True)
 async def test_a_worker_that_is_killed_in_the_summary_of_an_idle_conversation_costs_nothing(
     stack: Stack, cli: AgentCli
@@ -381,7 +381,7 @@ async def test_twenty_messages_are_answered_once_through_overflows_and_summaries
     assert "m18" in body
 
 
-@pytest.mark.thorough("codex", "opencode")
+@pytest.mark.thorough("claude", "opencode")
 @pytest.mark.parametrize("cli", ["claude", "codex", "opencode"], indirect=True)
 async def test_copies_of_a_summarized_conversation_have_the_summary(
     stack: Stack, cli: AgentCli, directory: Path

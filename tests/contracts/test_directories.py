@@ -28,7 +28,7 @@ MOVING = {
 }
 
 
-@pytest.mark.thorough("opencode", "gemini-hooks")
+@pytest.mark.thorough("opencode", "gemini-hooks", "gemini")
 @pytest.mark.parametrize("hooks", ["", "hooks"])
 async def test_a_command_runs_in_the_directory_that_people_are_shown(
     opened: Open, cli: AgentCli, hooks: str

@@ -27,7 +27,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
     return required(request.param, model_server)
 
 
-@pytest.mark.thorough("opencode")
+@pytest.mark.thorough("opencode", "claude")
 async def test_a_fork_of_a_running_session_begins_at_its_last_finished_turn(
     cli: AgentCli, stack: Stack, directory: Path
 ) -> None:

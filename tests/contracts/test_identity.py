@@ -93,7 +93,7 @@ async def test_a_fork_and_another_worker_have_the_identity_of_the_conversation(
     assert {again, forked, forked_again, other} == {"GREPSYS true"}
 
 
-@pytest.mark.thorough("codex")
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
 async def test_a_branch_and_an_aside_have_the_identity_of_the_conversation(
     cli: AgentCli, stack: Stack, directory: Path
@@ -151,7 +151,7 @@ async def test_a_compaction_brings_the_edited_file_and_the_memory_at_once(
     assert "Alice likes tea." not in body[body.rindex("[remoteclaw ") :]
 
 
-@pytest.mark.thorough("codex")
+@pytest.mark.thorough("claude")
 @pytest.mark.parametrize("cli", ["claude", "codex"], indirect=True)
 async def test_compact_brings_the_edited_file_and_the_memory(cli: AgentCli, stack: Stack) -> None:
     write(stack, OLD)

@@ -88,7 +88,7 @@ async def test_a_stranger_in_a_group_has_nothing_remembered(cli: AgentCli, serve
     assert "Eve is" not in str(asked(cli.model, own))
 
 
-@pytest.mark.thorough("codex", "gemini", "opencode")
+@pytest.mark.thorough("claude", "gemini", "opencode")
 async def test_a_turn_that_reads_the_web_writes_nothing_by_itself(
     cli: AgentCli, served: Stack
 ) -> None:

@@ -14,7 +14,7 @@ from tests.support.forwarding import MODEL_HOST, ForwardProxy
 from tests.support.stack import Stack, said
 
 
-@pytest.mark.thorough("http_proxy", "::1", "opencode", "gemini")
+@pytest.mark.thorough("http_proxy", "::1", "opencode", "gemini", "claude")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
 @pytest.mark.parametrize("name", CLIS)

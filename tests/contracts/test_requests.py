@@ -51,7 +51,7 @@ async def answer(stack: Stack, request: Request, verdict: Verdict, words: str = 
     return reply.text
 
 
-@pytest.mark.thorough("opencode", "gemini")
+@pytest.mark.thorough("opencode", "gemini", "claude")
 async def test_the_agent_does_what_people_answer_to_its_requests(agent: Stack) -> None:
     once = await agent.append("SHELL:echo first >> made")
     request = await next_request(agent)

@@ -113,7 +113,7 @@ async def until_saved(cli: AgentCli) -> None:
     await eventually(lambda: cli.name != "claude" or has_answer())
 
 
-@pytest.mark.thorough("gemini", "opencode")
+@pytest.mark.thorough("gemini", "opencode", "claude")
 async def test_a_new_process_continues_the_conversation_or_a_copy(
     opened: Open, cli: AgentCli
 ) -> None:

@@ -191,7 +191,7 @@ async def test_a_turn_that_breaks_off_because_it_is_too_long_can_be_continued(
         assert (CONTEXT_LOST in failed) is (cli.name == "gemini")
 
 
-@pytest.mark.thorough("gemini", "opencode", "in-stream-codex", "in-stream-claude")
+@pytest.mark.thorough("gemini", "opencode", "in-stream-codex", "in-stream-claude", "claude")
 @pytest.mark.parametrize("cli", CLIS, indirect=True)
 @pytest.mark.parametrize(
     "limit",

@@ -124,6 +124,7 @@ async def test_turns_and_terminals_get_the_variables_that_env_pass_names(
         assert not variables.keys() & {"NOT_SET", "GH_TOKEN"}
 
 
+@pytest.mark.thorough
 async def test_a_chat_and_its_terminal_share_one_conversation(
     swept: Stack, claude: AgentCli, directory: Path, model_server: ModelServerProcess
 ) -> None:

@@ -127,6 +127,7 @@ async def test_files_and_voice_are_encrypted_both_ways(account: Account, second:
         assert await eventually(received) == b"42"
 
 
+@pytest.mark.thorough("False")
 @pytest.mark.parametrize("in_room", [False, True])
 async def test_a_verification_is_declined(account: Account, second: Second, in_room: bool) -> None:
     """A client would otherwise wait for it for ten minutes; in a room, a line says why."""

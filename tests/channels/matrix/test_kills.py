@@ -63,7 +63,7 @@ class Window:
         await self._account.start(as_process=as_process)
 
 
-@pytest.mark.thorough("before")
+@pytest.mark.thorough("before", "after-2", "GET .*/sync")
 @pytest.mark.parametrize(("step", "side", "time"), COMING)
 async def test_a_message_survives_a_kill(
     account: Account, second: Second, step: str, side: Side, time: int
@@ -85,7 +85,7 @@ async def test_a_message_survives_a_kill(
     assert not account.faults.count("m.room_key_request"), "no key is lost"
 
 
-@pytest.mark.thorough("before")
+@pytest.mark.thorough("before", "PUT .*/sendToDevice/")
 @pytest.mark.parametrize(("step", "side"), GOING)
 async def test_an_answer_survives_a_kill(
     account: Account, second: Second, step: str, side: Side

@@ -48,7 +48,7 @@ async def disk(account: Account) -> AsyncIterator[Disk]:
         await watching
 
 
-@pytest.mark.thorough("append", "write_adapter_state-True", "inbox_store-True")
+@pytest.mark.thorough("append", "write_adapter_state-True", "inbox_store-True", "inbox_store-False")
 @pytest.mark.parametrize("with_account", [False, True])
 @pytest.mark.parametrize("step", ["write_adapter_state", "inbox_store", "append"])
 async def test_a_message_with_a_new_key_survives(

@@ -147,6 +147,7 @@ async def test_an_encrypted_event_stops_no_account(
     assert "can't be polled" not in caplog.text
 
 
+@pytest.mark.thorough("False")
 @pytest.mark.parametrize("is_first", [False, True])
 async def test_a_key_of_somebody_else_hides_no_message(account: Account, is_first: bool) -> None:
     """Everybody in a room has the keys of the others, also from an earlier message on."""
