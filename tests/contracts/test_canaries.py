@@ -21,6 +21,7 @@ from tests.support.canaries import (
     CONDUCTS,
     FEW,
     SAMPLE,
+    WITH_FILES,
     Grounds,
     Record,
     breaches,
@@ -99,7 +100,7 @@ async def test_files_of_the_user_allow_nothing_more(
     model_server: ModelServerProcess,
 ) -> None:
     """Only a part of the actions is tried without REMOTECLAW_TEST_THOROUGH."""
-    cli, tried = required(name, model_server), CANARIES if THOROUGH else FEW[::2]
+    cli, tried = required(name, model_server), CANARIES if THOROUGH else WITH_FILES
     found = await verdicts(home, cli, conduct, directory, tried, OWN_FILES[name][kind])
 
     happened = {action for action, verdict in found.items() if verdict == "happens"}

@@ -233,6 +233,8 @@ def _each(number: int) -> tuple[Canary, ...]:
 SAMPLE = _each(4)
 #: What is enough where no CLI does.
 FEW = _each(12)
+#: What is tried with files of the user: some of each kind.
+WITH_FILES = _each(6)[1::2]
 
 #: What agents run all the time to look around; nobody may be asked for one of these.
 COMMON = (
