@@ -1,8 +1,11 @@
 """Usage and counters on the page."""
 
+from typing import Any
+
 from tests.support.doors import opened
 from tests.support.pages import login, paged
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 
 async def test_usage_is_summed_for_every_login_that_may_read(stack: Stack) -> None:
@@ -18,7 +21,12 @@ async def test_usage_is_summed_for_every_login_that_may_read(stack: Stack) -> No
             sessions = (await page.call("usage", {"by": "session", "days": 1}))["rows"]
             (day,) = (await page.call("usage", {"by": "day"}))["rows"]
             hours = await page.call("usage", {"by": "hour", "days": 1})
-            status = await page.call("fleet.status")
+
+            async def free() -> dict[str, Any] | None:
+                status: dict[str, Any] = await page.call("fleet.status")
+                return status if status["freeWorkers"] else None
+
+            status = await eventually(free)  # a worker ends its job after the outcome
         metrics = await door.get("/page/metrics", **ada.headers)
         foreign = await door.get("/page/metrics", Cookie=ada.cookie)
 
