@@ -150,6 +150,8 @@ async def test_an_aside_leaves_the_turn_on_the_page_and_questions_can_be_answere
             await other.goto(f"{door.url}/#/requests")
             await other.get_by_role("button", name="SQLite").click()
             await expect(answers(page).last).to_contain_text("Which colours?")
+        # The card is complete only once the list of requests has arrived as well.
+        await expect(answers(page).last).to_have_attribute("data-kind", "question")
         own = page.get_by_label("Your words")
         await own.fill("like the sea")
         await own.press("Enter")
