@@ -15,7 +15,7 @@ from remoteclaw.events import PermissionEvent
 from remoteclaw.protocols import Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
-from tests.support.bridged import Open, deceptive_server, said
+from tests.support.bridged import Agent, Open, deceptive_server, said
 from tests.support.own_files import write_own_files
 
 #: Files with which a CLI refuses to run `cat`, by CLI.
@@ -163,26 +163,39 @@ async def test_a_variable_with_permissions_gives_opencode_none(
     assert result.run.permission_denials
 
 
+#: A plugin and a tool of opencode's user, by their files.
+OWN_CODE = {".config/opencode/plugin/own.js": PLUGIN, ".config/opencode/tool/own.ts": TOOL}
+
+
+async def made_by_own_code(agent: Agent) -> tuple[set[str], str]:
+    """Have the plugin and the tool act; return the files that they make, and the first answer."""
+    told = said(await agent.ask("SHELL:touch by-plugin"))
+    await agent.ask("TOOL:own:{}")
+    return {each.name for each in agent.workspace.iterdir()}, told
+
+
 async def test_under_deny_opencode_uses_no_plugin_and_no_tool_of_the_user(
     opened: Open, cli: AgentCli
 ) -> None:
     if cli.name != "opencode":
         pytest.skip("it is opencode's own way")
-    write_own_files(
-        {".config/opencode/plugin/own.js": PLUGIN, ".config/opencode/tool/own.ts": TOOL}
-    )
-    async with opened(permissions="ask", provider="web") as agent:
-        told = said(await agent.ask("SHELL:touch by-plugin"))
-        await agent.ask("TOOL:own:{}")
-        happened = {each.name for each in agent.workspace.iterdir()}
-    async with opened(permissions="deny", workspace=str(agent.workspace)) as agent:
-        for name in happened:
-            (agent.workspace / name).unlink()
-        await agent.ask("SHELL:touch by-plugin")
-        await agent.ask("TOOL:own:{}")
-        remaining = {each.name for each in agent.workspace.iterdir()}
+    write_own_files(OWN_CODE)
+    async with opened(permissions="deny") as agent:
+        made, _ = await made_by_own_code(agent)
 
-    # Nothing of RemoteClaw's outranks them while they run, so people are told.
-    assert happened == {"by-plugin", "made"}
+    assert made == set()
+
+
+@pytest.mark.thorough
+async def test_people_are_told_which_code_of_their_own_opencode_runs(
+    opened: Open, cli: AgentCli
+) -> None:
+    """Nothing of RemoteClaw's outranks it with "ask"."""
+    if cli.name != "opencode":
+        pytest.skip("it is opencode's own way")
+    write_own_files(OWN_CODE)
+    async with opened(permissions="ask", provider="web") as agent:
+        made, told = await made_by_own_code(agent)
+
+    assert made == {"by-plugin", "made"}
     assert all(name in told for name in ("plugin/own.js", "tool/own.ts"))
-    assert remaining == set()
