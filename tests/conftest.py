@@ -22,11 +22,11 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.command import ROOT, share_servers
-from tests.support.directories import PARENT
 from tests.support.doors import gateway_process
 from tests.support.installed import missing
 from tests.support.matrix import Homeserver, synapse
 from tests.support.matrix.server import VARIABLE as SYNAPSE
+from tests.support.memory import PARENT
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.slack import Slack, SlackWorkspace
 from tests.support.stack import Stack, running_stack
@@ -135,8 +135,11 @@ settings.load_profile("ours")
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory whose path is short enough for unix sockets; the one of pytest is not."""
-    path = Path(tempfile.mkdtemp(prefix="rc-", dir=PARENT))
+    """A directory whose path is short enough for unix sockets; the one of pytest is not.
+
+    It is not in /dev, of which codex' sandbox shows nothing.
+    """
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

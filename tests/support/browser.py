@@ -11,8 +11,8 @@ import pytest
 from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
 from remoteclaw.tools.base import Scope
-from tests.support.directories import HAS_MEMORY
 from tests.support.doors import Door
+from tests.support.memory import HAS_ROOM
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
@@ -25,7 +25,7 @@ PHONE: ViewportSize = {"width": 390, "height": 800}
 #: Chromium runs without its sandbox: tests run as root in containers, and it loads only our page.
 ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu"),
-    *(() if HAS_MEMORY else ("--disable-dev-shm-usage",)),
+    *(() if HAS_ROOM else ("--disable-dev-shm-usage",)),
 )
 
 expect.set_options(timeout=HANG_S * 1000)
