@@ -56,6 +56,7 @@ def state(clone: Path) -> tuple[str, str, str, bool]:
     return commit, tags, worktrees, (clone / "dist").exists()
 
 
+@pytest.mark.thorough
 def test_a_release_is_a_commit_a_tag_two_files_and_their_notes(clone: Path) -> None:
     done = release(clone, "9.9.9")
 

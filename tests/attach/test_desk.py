@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
+import pytest
 import tomlkit
 
 from remoteclaw.config.home import Home
@@ -21,6 +22,7 @@ from tests.support.up import gateway_of, remoteclaw, running
 CLAUDE = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "claude"}
 
 
+@pytest.mark.thorough
 def test_a_conversation_in_a_terminal_continues_in_the_chat(
     home: Home, directory: Path, model_server: ModelServerProcess
 ) -> None:

@@ -52,6 +52,7 @@ async def waiting(stack: Stack, world: World, *, thread: str | None = None) -> l
     return [decode_entry(*entry).message.text for entry in await lease.entries()]
 
 
+@pytest.mark.thorough("matrix")
 async def test_what_people_do_during_an_outage_is_answered_once(
     stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +92,7 @@ async def test_what_people_do_during_an_outage_is_answered_once(
     assert all("I was away, so 2 messages from" in text for text in told)
 
 
+@pytest.mark.thorough("matrix")
 async def test_a_message_in_a_group_opens_a_thread_in_which_nobody_mentions_the_agent_again(
     stack: Stack, world: World
 ) -> None:

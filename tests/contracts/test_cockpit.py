@@ -202,7 +202,7 @@ async def test_text_can_be_sent_after_a_paste_into_a_dialog(
         assert "a pasted text" not in str(asked(model_server, "SAY: quince"))
 
 
-@pytest.mark.thorough("codex", "opencode", "gemini")
+@pytest.mark.thorough("claude", "gemini", "opencode")
 @pytest.mark.parametrize("name", MENUS)
 async def test_a_day_of_a_cockpit(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str

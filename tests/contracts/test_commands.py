@@ -289,7 +289,7 @@ async def test_another_model_answers_in_the_same_process(chat: Chat) -> None:
     assert await chat.agent() == agent
 
 
-@pytest.mark.thorough("opencode", "gemini", "codex")
+@pytest.mark.thorough("opencode", "gemini", "claude")
 async def test_a_model_outlives_the_agents_process(chat: Chat) -> None:
     """A conversation that began with a chosen model can go back to the default one, too."""
     other = OTHERS[chat.cli.name]

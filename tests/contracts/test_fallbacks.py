@@ -109,6 +109,7 @@ async def test_a_model_that_is_back_in_three_seconds_is_waited_for(
     assert [text.split()[0] for text in await chat.texts()] == ["answered"]
 
 
+@pytest.mark.thorough
 async def test_another_model_of_claude_answers_in_the_same_conversation(
     chat: Counted, claude: AgentCli
 ) -> None:
@@ -237,6 +238,7 @@ async def test_each_cli_works_in_the_place_of_claude_and_the_other_way_round(
     assert len([text for text in texts if "answers" in text]) == 2
 
 
+@pytest.mark.thorough
 async def test_a_fallback_that_is_busy_for_a_moment_has_the_notes(
     chat: Counted, claude: AgentCli, codex: AgentCli
 ) -> None:

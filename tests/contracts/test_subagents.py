@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.turns.inbound import Accepted
@@ -54,6 +55,7 @@ async def messages_to(stack: Stack, sid: str) -> list[str]:
     return [line["text"] for line in map(orjson.loads, lines) if line["role"] == "user"]
 
 
+@pytest.mark.thorough
 async def test_two_tasks_and_a_message_to_one_survive_the_death_of_all_workers(
     stack: Stack, directory: Path, claude: AgentCli
 ) -> None:

@@ -20,7 +20,7 @@ TITLES = {"claude": "Write the title in the language the user wrote in"}
 NOWHERE = "this is in no request"
 
 
-@pytest.mark.thorough("codex", "gemini", "opencode")
+@pytest.mark.thorough("claude", "gemini", "opencode")
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
 async def test_a_terminal_counts_what_its_program_asks_the_model(
     swept: Stack, model_server: ModelServerProcess, directory: Path, name: str

@@ -158,6 +158,7 @@ async def test_a_part_is_found_by_its_mark(
         assert await bot.adapter.find(reply, part, 0, known=[str(sent.message_id)]) is None
 
 
+@pytest.mark.thorough
 async def test_the_homeserver_takes_the_longest_messages(
     bot: Bot, ann: Person, carol: SecurePerson
 ) -> None:

@@ -230,6 +230,7 @@ async def test_what_anybody_sends_fills_no_memory(account: Account) -> None:
     await api.aclose()
 
 
+@pytest.mark.thorough
 async def test_an_account_with_too_many_keys_drops_the_oldest(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:

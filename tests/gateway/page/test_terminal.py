@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
 from remoteclaw.errors import CallRefused
@@ -400,6 +401,7 @@ async def test_a_phone_types_with_a_key_bar_and_keeps_a_refused_message(
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.thorough
 async def test_a_chat_has_what_was_said_in_its_terminal(
     browser: Browser, stack: Stack, directory: Path, claude: AgentCli
 ) -> None:
