@@ -24,7 +24,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("file", type=_FILE)
 @click.option("--with-secrets", is_flag=True, help="Also tokens, keys and secret settings.")
 def backup(file: Path, with_secrets: bool) -> None:
-    """Write a backup to FILE, while everything runs.
+    """Write a backup to FILE.
+
+    Everything goes on meanwhile.
 
     It has what Redis has, the configuration and the agents' identity files. Conversations are
     readable in it, so FILE is readable only by you. `remoteclaw restore FILE` restores it.

@@ -37,7 +37,7 @@ class Period(click.ParamType):  # type: ignore[type-arg]
 @click.option("--session", metavar="ID", help="Only a session (id or key), or a reference.")
 @click.option("--since", type=Period(), metavar="PERIOD", help="Only of the last 90s, 10m, 2h, 1d.")
 def logs(follow: bool, as_json: bool, session: str | None, since: timedelta | None) -> None:
-    """Print the logs of this computer's processes, in the order of their times.
+    """Print the logs of this host by time.
 
     Without --since, prints the latest 200 records. Parts that run as services of their own log to
     the journal instead: journalctl --user -u 'remoteclaw*'.

@@ -34,7 +34,9 @@ _PART = click.Choice(["up", "worker", "gateway", "sweep", "channels"])
 
 @click.group()
 def service() -> None:
-    """Run RemoteClaw, or a part of it, as a systemd service of this user.
+    """Run RemoteClaw as a systemd service.
+
+    The service is this user's, and runs all of it or a part.
 
     It starts with the computer, without a login, and is started again whenever it ends.
     """
@@ -112,7 +114,9 @@ def install_service(part: str, count: int, with_secrets: bool | None) -> None:
 
 @service.command("status")
 def show_services() -> None:
-    """List the installed services, and how often each was started again after it had ended.
+    """List the installed services.
+
+    Also how often each was started again after it had ended.
 
     Exit status: 0 all run, 1 one does not, or none is installed.
     """
@@ -146,7 +150,9 @@ def show_services() -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines, until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(0), default=100, help="The number of lines.")
 def show_logs(part: str | None, follow: bool, lines: int) -> None:
-    """Show what the services, or the one of PART, have logged in the journal.
+    """Show the log of the services.
+
+    It is in the journal. With PART, only that service's.
 
     The processes of `up` also write to the directory `logs` of the state directory.
     """
@@ -166,7 +172,9 @@ def show_logs(part: str | None, follow: bool, lines: int) -> None:
 @service.command("uninstall")
 @click.argument("part", type=_PART, required=False)
 def uninstall_service(part: str | None) -> None:
-    """Stop the services, or the one of PART, and remove what `install` has written.
+    """Stop the services and remove them.
+
+    Only what `install` has written is removed. With PART, only that service.
 
     Running turns are finished first. The state directory and the lingering of this user stay.
     """

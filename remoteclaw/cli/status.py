@@ -13,7 +13,6 @@ from remoteclaw.cli.output import echo, echo_json, json_option, short_id
 from remoteclaw.cli.sessions import pause_of
 from remoteclaw.clock import format_duration, now_ms
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.host.files import format_size
 from remoteclaw.host.terminal import one_line
 
 #: The parts of a host, with the names of their numbers in `fleet.status`.
@@ -123,6 +122,8 @@ def _host(host: Mapping[str, Any]) -> str:
 
 
 def _memory(memory: Mapping[str, int]) -> str:
+    from remoteclaw.host.files import format_size
+
     used, limit = memory["usedBytes"], memory["limitBytes"]
     of = f" of {format_size(limit)}" if limit else ", without a limit"
     return f"{format_size(used)}{of} in use"

@@ -69,6 +69,12 @@ ACCEPTING = frozenset(
 )
 #: The header of a script that a full server runs.
 ALLOW_OOM = "#!lua flags=allow-oom\n"
+#: The scripts that write nothing, and the flag with which a server answers them while it refuses
+#: writes, as with a full disk.
+READING = frozenset(
+    ("clock", "memory", "run_id", "session_views", "task_tree", "unsettled_runs", "workers")
+)
+NO_WRITES = "#!lua flags=no-writes\n"
 #: The same for a server before 7.0, which checks its memory before the first write of a script: a
 #: command that frees memory is always allowed, and lifts the check for the rest.
 ALLOW_OOM_BEFORE_7 = f"redis.call('UNLINK', '{keys.NO_KEY}')\n"
@@ -223,6 +229,8 @@ class Scripts:
         script = self._registered.get(name)
         if script is None:
             header = "" if name in ACCEPTING else self._header
+            if name in READING:
+                header = NO_WRITES if self._header == ALLOW_OOM else ""
             limit = f"MAX_MEMORY = {self._memory_limit}"
             source = self._edit(Script.named(name).source.replace("MAX_MEMORY = 0", limit))
             script = self._registered[name] = self.client.register_script(header + source)

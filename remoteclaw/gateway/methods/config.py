@@ -92,7 +92,20 @@ async def _config_in_effect(call: Call, file: ConfigFile, content: FileContent) 
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
-    return contract.SchemaResult(schema_=Config.model_json_schema())
+    return contract.SchemaResult(schema_=_without_titles(Config.model_json_schema()))
+
+
+def _without_titles(schema: Any) -> Any:
+    """Return a schema without its titles, which repeat names: claude shows no more than 50 KB."""
+    if isinstance(schema, list):
+        return [_without_titles(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_titles(value)
+        for name, value in schema.items()
+        if not (name == "title" and isinstance(value, str))
+    }
 
 
 async def _patch(call: Call, params: contract.PatchParams) -> contract.ConfigChanged:
