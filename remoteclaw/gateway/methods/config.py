@@ -92,19 +92,23 @@ async def _config_in_effect(call: Call, file: ConfigFile, content: FileContent) 
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
-    return contract.SchemaResult(schema_=_without_titles(Config.model_json_schema()))
+    return contract.SchemaResult(schema_=_shortened(Config.model_json_schema()))
 
 
-def _without_titles(schema: Any) -> Any:
-    """Return a schema without its titles, which repeat names: claude shows no more than 50 KB."""
+def _shortened(schema: Any) -> Any:
+    """Return a schema without what says nothing: claude shows an agent no more than 50 KB.
+
+    These are titles, which repeat names, and that a setting needs no restart.
+    """
     if isinstance(schema, list):
-        return [_without_titles(each) for each in schema]
+        return [_shortened(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        name: _without_titles(value)
+        name: _shortened(value)
         for name, value in schema.items()
         if not (name == "title" and isinstance(value, str))
+        and not (name == "needsRestart" and value is None)
     }
 
 
