@@ -9,13 +9,17 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import RedisError
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, Scripts
+from remoteclaw.fleet.failures import reason
 from remoteclaw.fleet.sentinel import open_blocking
+
+if TYPE_CHECKING:
+    import redis
 
 #: The interval at which a worker of a drained host looks whether that is undone, in seconds.
 LOOK_S = 1.0
@@ -67,14 +71,27 @@ def drain_problem(hosts: Mapping[str, int], own: str) -> str | None:
 
 
 def wait_while_drained(url: str, host_id: str) -> None:
-    """Return once the host is not drained and the fleet is not paused, or Redis can't be asked."""
+    """Return once the host is not drained and the fleet is not paused.
+
+    While Redis is away, nobody knows that, so this waits for it: a paused fleet must not begin.
+    """
     client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
-    is_told = False
-    with contextlib.closing(client), contextlib.suppress(RedisError, OSError):
-        while (is_paused := client.exists(keys.RESTORED)) or client.hexists(keys.DRAINED, host_id):
-            if not is_told:
-                why = "the fleet was restored: it waits for `remoteclaw restore --go`"
-                drained = "this host is drained: it waits for `remoteclaw drain --undo`"
-                log.warning("%s", why if is_paused else drained)
-                is_told = True
+    told = ""
+    with contextlib.closing(client):
+        while why := _why_it_waits(client, host_id):
+            if why != told:
+                log.warning("%s", why)
+                told = why
             time.sleep(LOOK_S)
+
+
+def _why_it_waits(client: "redis.Redis", host_id: str) -> str:
+    """Return why a worker of a host takes nothing yet; empty if it may begin."""
+    try:
+        if client.exists(keys.RESTORED):
+            return "the fleet was restored: it waits for `remoteclaw restore --go`"
+        if client.hexists(keys.DRAINED, host_id):
+            return "this host is drained: it waits for `remoteclaw drain --undo`"
+    except (RedisError, OSError) as error:
+        return f"Redis can't be asked whether this host is drained: {reason(error)}"
+    return ""

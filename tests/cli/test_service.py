@@ -15,7 +15,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.up.lock import locked
 from remoteclaw.up.unit import PARTS, environment_lines, read_environment, unit_name
-from tests.support.bridges import script
+from tests.support.bridges import WAITING, script
 from tests.support.cli import refused
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.installed import missing
@@ -23,16 +23,6 @@ from tests.support.stack import Stack, said
 from tests.support.systemd import UserManager, user_manager
 from tests.support.terminal import env
 from tests.support.waiting import eventually
-
-#: An agent whose turn ends once the file `go` is in its workspace.
-WAITING = """
-while True:
-    word = turn()['prompt'].split()[-1]
-    say(type='text', text='heard ' + word)
-    while not os.path.exists('go'):
-        time.sleep(0.005)
-    say(type='done')
-"""
 
 
 @pytest.fixture

@@ -1,28 +1,23 @@
 """Workers that are terminated: their running turn ends, and other workers continue the rest."""
 
+import asyncio
 import signal
+import threading
 from pathlib import Path
 
+import pytest
+
+from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.session.queue import MAX_ATTEMPTS
-from tests.support.bridges import acp_script, script
+from tests.support.bridges import WAITING, acp_script, script
 from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.conversations import dying
 from tests.support.requests import BODY, answered, open_request, shown
 from tests.support.stack import Stack, said
 from tests.support.up import running
 from tests.support.waiting import HANG_S, eventually
-
-#: An agent whose turns end once the file `go` is in its workspace.
-WAITING = """
-while True:
-    word = turn()['prompt'].split()[-1]
-    say(type='text', text='heard ' + word)
-    while not os.path.exists('go'):
-        time.sleep(0.005)
-    say(type='done')
-"""
 
 
 def go(stack: Stack) -> None:
@@ -229,3 +224,24 @@ async def test_warm_agents_are_ended_by_a_command(stack: Stack) -> None:
     assert rest.stdout == "1 warm agent ended.\n"
     again = await stack.append("memory", from_="bob")
     assert "hello" in said(await stack.outcome(again))
+
+
+async def test_a_worker_of_a_drained_host_waits_for_redis_as_well(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise it would begin while Redis starts, also in a restored fleet that is paused."""
+    host = stack.home.host_id
+    await stack.fleet.drains.drain(host)
+    waiting = threading.Thread(target=wait_while_drained, args=(stack.redis.url, host), daemon=True)
+    waiting.start()
+    await eventually(lambda: "waits for `remoteclaw drain --undo`" in caplog.text)
+    stack.redis.kill()
+    await eventually(lambda: "Redis can't be asked" in caplog.text)
+    assert waiting.is_alive()
+    caplog.clear()
+    await asyncio.to_thread(stack.redis.start)
+    await eventually(lambda: "waits for `remoteclaw drain --undo`" in caplog.text)
+
+    await stack.fleet.drains.undo(host)
+
+    await eventually(lambda: not waiting.is_alive())

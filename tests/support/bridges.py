@@ -17,6 +17,16 @@ from remoteclaw.protocols import AgentProcess, AgentSpec, Conversation, Runtime
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.agent import AgentKeeper
 
+#: An agent whose turns end once the file `go` is in its workspace.
+WAITING = """
+while True:
+    word = turn()['prompt'].split()[-1]
+    say(type='text', text='heard ' + word)
+    while not os.path.exists('go'):
+        time.sleep(0.005)
+    say(type='done')
+"""
+
 
 class MemorySessionMap(dict[str, str]):
     """A session map in memory: the CLIs' ids, which a test may change."""
