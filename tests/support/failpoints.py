@@ -24,7 +24,12 @@ Side = Literal["before", "after"]
 _SCRIPTS = {
     hashlib.sha1((header + Script.named(name).source).encode()).hexdigest().encode(): name
     for name in Script.names()
-    for header in ("", connection.ALLOW_OOM, connection.ALLOW_OOM_BEFORE_7)
+    for header in (
+        "",
+        connection.ALLOW_OOM,
+        connection.ALLOW_OOM_BEFORE_7,
+        connection.NO_WRITES,
+    )
 }
 
 
