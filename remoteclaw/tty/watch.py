@@ -301,6 +301,8 @@ class WatchedTerminal:
                 self.has_draft = self._is_pasted
             if is_at_work:
                 self._began_work.set()
+            elif self._activity == "idle" and self._processes is None:
+                self._processes = self._below_holder()  # typed in before it was idle
             if self._activity == "waiting" and not self._is_waiting:
                 self.wait_count += 1
             if self._activity != "unknown":  # unknown does not mean that the dialog is closed

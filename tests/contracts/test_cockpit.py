@@ -79,6 +79,7 @@ class OpenTerminal:
         """Wait until the program has started; codex asks at each start whether it may work."""
         if name == "codex":
             await self.until(lambda text: "Open restricted" in text)
+            await self.until_quiet()  # it loses a key of its first moment
             await self.post("/key", key="enter")
         await self.becomes("idle")
 

@@ -20,11 +20,12 @@ pytest.importorskip("pyghostty")
 
 #: A program that reports states like codex, with a composer of any number of lines on its last
 #: rows. `/menu` opens a menu that Enter closes, `/run` starts a process without a report, and
-#: any other text is work. With the argument `wipes`, it loses the first text.
+#: any other text is work. With the argument `wipes`, it loses the first text; with `starts`, it is
+#: at work until the first key.
 PROGRAM = r"""
 import os, re, subprocess, sys, tty
 tty.setraw(0)
-draft, menu, wipes = "", False, "wipes" in sys.argv
+draft, menu, wipes, starts = "", False, "wipes" in sys.argv, "starts" in sys.argv
 def say(state):
     os.write(1, f"\x1b]7501;state={state}\x07".encode())
 def draw(*above):
@@ -34,8 +35,11 @@ def draw(*above):
     os.write(1, f"\x1b7\r\n----\x1b8".encode())
 os.write(1, b"\x1b[?2004h\x1b]0;codex\x07")
 draw()
-say("idle")
+say("working" if starts else "idle")
 while data := os.read(0, 65536):
+    if starts:
+        starts = False
+        say("idle")
     text = re.sub(r"\x1b\[\d+~", "", data.decode())  # the marks of a paste, and Delete
     for part in text:
         if part == "\r" and menu:
@@ -82,7 +86,7 @@ async def watched(directory: Path, *arguments: str) -> AsyncIterator[WatchedTerm
     watching = await watching_of(terminal, directory)
     watch_task = asyncio.create_task(watching.run())
     try:
-        await eventually(lambda: watching.program.activity == "idle")
+        await eventually(lambda: watching.program.activity in ("idle", "busy"))
         yield watching
     finally:
         watch_task.cancel()
@@ -103,6 +107,21 @@ async def test_a_program_is_idle_again_after_a_menu_and_not_while_it_is_open(
         with pytest.raises(CallRefused, match=r"not known to be idle.*shows “1. this”"):
             await watching.submit("hello")
 
+        await watching.type(b"\r")
+        await watching.submit("hello")
+
+        await shows(watching, "said hello")
+
+
+async def test_a_program_in_which_somebody_typed_at_its_start_is_idle_again_after_a_menu(
+    directory: Path,
+) -> None:
+    """Codex works by itself at its start, and what it runs then was not begun by a person."""
+    async with watched(directory, "starts") as watching:
+        await watching.type(b"/")
+        await eventually(lambda: watching.program.activity == "idle")
+        await watching.type(b"menu\r")
+        await shows(watching, "1. this")
         await watching.type(b"\r")
         await watching.submit("hello")
 
