@@ -14,7 +14,8 @@ from tests.support.processes import marked_processes
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
-from tests.support.worlds import WORLDS, World, entered
+from tests.support.worlds.running import WORLDS, entered
+from tests.support.worlds.world import World
 
 
 @pytest.fixture(params=CLIS)

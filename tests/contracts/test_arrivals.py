@@ -17,17 +17,10 @@ from remoteclaw.protocols import Card
 from tests.support.requests import put_request
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
-from tests.support.worlds import (
-    OWNER,
-    HistoryWorld,
-    PlazaWorld,
-    TelegramWorld,
-    TestWorld,
-    World,
-    accepted,
-    session_of,
-    settled,
-)
+from tests.support.worlds.platform import HistoryWorld, PlazaWorld, TestWorld
+from tests.support.worlds.running import accepted, session_of, settled
+from tests.support.worlds.telegram import TelegramWorld
+from tests.support.worlds.world import OWNER, World
 
 HOUR_MS = 3_600_000
 PLAN = {"plan.txt": b"the plan"}

@@ -70,12 +70,8 @@ from tests.support.requests import BODY, open_request
 from tests.support.stack import SID, Stack
 from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
-from tests.support.worlds import (
-    OWNER,
-    HistoryWorld,
-    TestWorld,
-    WebhookWorld,
-    World,
+from tests.support.worlds.platform import HistoryWorld, TestWorld
+from tests.support.worlds.running import (
     accepted,
     configured,
     has_texts,
@@ -83,6 +79,8 @@ from tests.support.worlds import (
     session_of,
     settled,
 )
+from tests.support.worlds.webhook import WebhookWorld
+from tests.support.worlds.world import OWNER, World
 
 #: The default chat of a double, and a chat that does not exist.
 CHAT, NOWHERE = "chat-1", "nowhere"
