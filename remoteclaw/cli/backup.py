@@ -7,6 +7,7 @@ import click
 
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import echo, echo_wrapped, short_id
+from remoteclaw.cli.redis_url import fit_url
 from remoteclaw.clock import local_time
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: `restore` lists at most this many conversations.
 MAX_SHOWN = 50
+#: The setting that is never in a backup.
+REDIS_URL = "redis.url"
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -48,7 +51,7 @@ def backup(file: Path, with_secrets: bool) -> None:
         _row("secrets", "tokens, keys and secret settings: keep the file like a password")
     echo("Not in it:")
     for name in written.manifest.left_out:
-        _row("redis" if name == "redis.url" else "secret", name)
+        _row("redis" if name == REDIS_URL else "secret", name)
     for path in written.workspaces:
         _row("workspace", str(path))
     _row("CLIs", "their own files, such as ~/.claude: agents go on from the record in Redis")
@@ -61,38 +64,45 @@ def _row(label: str, text: str) -> None:
 @click.command()
 @click.argument("file", type=_FILE, required=False)
 @click.option("--go", is_flag=True, help="Start what waits, after you have seen the list.")
-def restore(file: Path | None, go: bool) -> None:
+@click.option("--redis", "url", metavar="URL", help="The empty Redis to which the data goes.")
+def restore(file: Path | None, go: bool, url: str | None) -> None:
     """Restore a backup from FILE into an empty state directory.
 
     The fleet then starts paused, because what waits in the backup may have been answered since:
     after `remoteclaw up`, `restore` without FILE lists it, and `restore --go` starts it. End the
-    earlier installation first.
+    earlier installation first. Without --redis, the data goes to RemoteClaw's own Redis. Leave a
+    password out of URL: it is asked for, or read from the standard input.
     """
     if file and go:
         raise click.UsageError("Restore first, then use --go.")
+    if url and not file:
+        raise click.UsageError("--redis needs the FILE of a backup.")
     if file:
-        _restore(file)
+        _restore(file, url or "")
     else:
         on_fleet(_go if go else _list)
 
 
-def _restore(file: Path) -> None:
+def _restore(file: Path, url: str) -> None:
     import asyncio
 
     from remoteclaw.config.home import Home
     from remoteclaw.up.restore import restore as restore_to
 
     home = Home.default().check()
-    restored = asyncio.run(restore_to(home, file))
+    url = fit_url(url) if url else ""
+    restored = asyncio.run(restore_to(home, file, url))
     manifest = restored.manifest
     echo(f"The backup of {_time(manifest.at_ms)} on {manifest.host} is restored to {home.path}.")
-    if missing := manifest.left_out:
+    rows = [("secret", name) for name in manifest.left_out if name != REDIS_URL]
+    if url and not restored.config_file:
+        rows.insert(0, ("redis", f"{REDIS_URL}: name the Redis that has the data now"))
+    elif not url and REDIS_URL in manifest.left_out:
+        rows.insert(0, ("redis", f"{REDIS_URL}: the data is in RemoteClaw's own Redis now"))
+    if rows:
         echo("These are not in it, so set what is needed before the start:")
-        for name in missing:
-            if name == "redis.url":
-                _row("redis", "redis.url: the data is in RemoteClaw's own Redis now")
-            else:
-                _row("secret", name)
+        for label, text in rows:
+            _row(label, text)
     echo("The fleet is paused: run `remoteclaw up`, then `remoteclaw restore` lists what waits.")
 
 

@@ -1,16 +1,14 @@
 """The command `join`."""
 
-import sys
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit, urlunsplit
 
 import click
 
 from remoteclaw.cli.access import load
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.output import echo
-from remoteclaw.errors import RedisUnfit, RemoteClawError, StateDirectoryError
-from remoteclaw.host.hidden_input import hidden_input
+from remoteclaw.cli.redis_url import fit_url
+from remoteclaw.errors import RemoteClawError, StateDirectoryError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def join(url: str, label: str | None) -> None:
             f"RemoteClaw runs in {home.path} (process {pid}): end it, and join again."
         )
     home.create()
-    url = _fit_url(url)
+    url = fit_url(url)
     if not asyncio.run(_examine(url, home, config, label or "")):
         raise RemoteClawError("Something is missing, so nothing was saved: mend it and join again.")
     plan = change_file(lambda file: file.plan_patch(file.read(), {"redis": {"url": url}}))
@@ -51,50 +49,6 @@ def join(url: str, label: str | None) -> None:
         echo(f"Saved in {home.config_file}: redis.url.")
     given = f"REMOTECLAW_LABEL={label} " if label else ""
     echo(f"Start this host with `{given}remoteclaw up`.")
-
-
-def _fit_url(url: str) -> str:
-    """Return the address of a Redis that can be used, with the password that it needs.
-
-    Raises the errors of `check_fitness()`.
-    """
-    import asyncio
-
-    from remoteclaw.fleet.connection import open_redis
-    from remoteclaw.fleet.failures import LOGIN
-    from remoteclaw.fleet.fitness import check_fitness
-
-    async def check(address: str) -> None:
-        client = open_redis(address)
-        try:
-            await check_fitness(client, address, needs_room=True)
-        finally:
-            await client.aclose()
-
-    try:
-        asyncio.run(check(url))
-    except RedisUnfit as error:
-        if not LOGIN.search(str(error)) or urlsplit(url).password:
-            raise
-        url = _with_password(url, _ask_password())
-        asyncio.run(check(url))
-    echo("ok  redis            can be used")
-    return url
-
-
-def _ask_password() -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\n")
-    with hidden_input():
-        password = str(click.prompt("Password of Redis (it is not shown)"))
-    echo("")  # the terminal has not shown Enter either
-    return password
-
-
-def _with_password(url: str, password: str) -> str:
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{host}"))
 
 
 async def _examine(url: str, home: "Home", config: "Config", label: str) -> bool:

@@ -261,6 +261,11 @@ class Scripts:
         if self.is_replicated:
             await self.client.connection_pool.disconnect(inuse_connections=False)
 
+    @property
+    def database(self) -> int:
+        """The number of the database in Redis."""
+        return int(self.client.connection_pool.connection_kwargs.get("db") or 0)
+
     async def call(
         self,
         command: Callable[..., Any],

@@ -9,6 +9,7 @@ from redis import exceptions
 
 from remoteclaw.config.model.redis import redis_address
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S
 from remoteclaw.fleet.failures import LOGIN, causes, reason, write_problem
 from remoteclaw.fleet.rights import missing_right
@@ -28,8 +29,8 @@ OTHER_SERVERS = {"dragonfly_version": "Dragonfly", "mvcc_depth": "KeyDB"}
 #: The arguments of EVAL for a script that writes: source, number of keys, key. A full server runs
 #: `_PROBE`, because it begins by removing a key; it refuses `_PROBE_OF_ROOM`.
 _SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
-_PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, "rc:probe")
-_PROBE_OF_ROOM = (_SET, 1, "rc:probe")
+_PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, keys.PROBE)
+_PROBE_OF_ROOM = (_SET, 1, keys.PROBE)
 
 
 async def check_fitness(

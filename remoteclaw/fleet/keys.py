@@ -86,6 +86,8 @@ REVOKED_JWTS = "rc:revoked-jwts"
 REVOKED_JWT_USERS = "rc:revoked-jwt-users"
 #: String: never written; stands for an optional key that a script is not given.
 NO_KEY = "rc:no-key"
+#: String: written for a second, to see whether Redis takes writes.
+PROBE = "rc:probe"
 #: Stands for a session's id in the calls of operators.
 OPERATOR = "operator"
 #: Sorted set: the accounts whose replies an adapter reads, or has read within 7 days, scored by

@@ -24,11 +24,15 @@ LOOK_S = 1.0
 #: How long adapters know since when the fleet goes on, in milliseconds: longer than any platform's
 #: history is read up.
 KNOWN_MS = 90 * 24 * 3600 * 1000
+#: How many keys are copied to another Redis at once.
+COPIED_KEYS = 50
 #: The keys that are about processes of the lost fleet.
 OF_PROCESSES = (
     *("rq:*", "rc:host:*", "rc:worker:*", "rc:gateway:*", "rc:reader:*", "rc:standbys:*"),
     *(keys.PROCESSES, keys.DRAINED, keys.SWEEPER, keys.CRON_SCHEDULER, keys.WORKER_RELEASE),
 )
+#: Deletes the data of a database.
+_FLUSH = "redis.call('SELECT', ARGV[1]) return redis.call('FLUSHDB')"
 #: Why a reply is not sent by itself.
 HELD = "it was undelivered in the backup, and may have been delivered since"
 #: The name of the category in `DeadLetter.why`.
@@ -55,6 +59,19 @@ class Restores:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
+    async def choose(self, database: int) -> None:
+        """Make one database of a snapshot the first, and delete the others.
+
+        A server that other programs use as well has their data in its snapshot.
+        """
+        client = self._scripts.client
+        if database:
+            await self._scripts.call(client.swapdb, 0, database)
+        held = await self._scripts.call(client.info, "keyspace")
+        for name in held:
+            if number := int(name.removeprefix("db")):
+                await self._scripts.call(client.eval, _FLUSH, 0, number)
+
     async def prepare(self, backup_ms: int) -> None:
         """Pause the fleet of a snapshot, which no process uses yet.
 
@@ -70,6 +87,46 @@ class Restores:
             await self._hold_replies(name.decode())
         for sid in await self._scripts.call(client.zrange, keys.ACTIVE, 0, -1):
             await self._release(sid.decode())
+
+    async def move_to(self, other: Scripts) -> None:
+        """Copy the data of a paused fleet to another Redis, and the pause first.
+
+        Raises `RedisRefused` if that one isn't empty or can't take the data, and
+        `RedisUnavailable` if it goes away; then it is empty again, if it can be reached.
+        """
+        count, probes = await other.run_pipeline(lambda ask: (ask.dbsize(), ask.exists(keys.PROBE)))
+        if count > probes:
+            raise RedisRefused(
+                f"That Redis has {count - probes} keys, and a backup needs an empty database: name "
+                "another one, such as redis://host:6379/1."
+            )
+        names = [keys.RESTORED.encode()]
+        try:
+            await self._copy(other, names)
+            cursor = None
+            while cursor != 0:
+                client = self._scripts.client
+                cursor, some = await self._scripts.call(client.scan, cursor or 0, count=COPIED_KEYS)
+                names += some
+                await self._copy(other, some)
+        except (RedisRefused, RedisUnavailable):
+            with contextlib.suppress(RedisRefused, RedisUnavailable):
+                await other.call(other.client.unlink, *names)
+            raise
+
+    async def _copy(self, other: Scripts, names: Sequence[bytes]) -> None:
+        found = await self._scripts.run_pipeline(
+            lambda ask: [(ask.dump(name), ask.pttl(name)) for name in names]
+        )
+        values = zip(names, found[::2], found[1::2], strict=True)
+        await other.run_pipeline(
+            lambda ask: [
+                # A retry finds what it has stored already.
+                ask.restore(name, max(ttl_ms, 0), value, replace=True)
+                for name, value, ttl_ms in values
+                if value is not None
+            ]
+        )
 
     async def _release(self, sid: str) -> None:
         """End the lease of a session, and have the first sweep look at it unless it is postponed.

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from remoteclaw.fleet.keys import PROBE
+
 if TYPE_CHECKING:
     import redis.asyncio
 
@@ -65,7 +67,7 @@ async def missing_right(client: "redis.asyncio.Redis") -> str | None:
         needs.append((f"exists {key}", f"run EXISTS with the keys {each}"))
         needs.append((f"publish {key} 1", f"run PUBLISH on the channels {each}"))
     for form, name in zip(_FORMS, COMMANDS, strict=True):
-        command = form.replace("|", " ").replace("K", "rc:probe")
+        command = form.replace("|", " ").replace("K", PROBE)
         needs.append((command, f"run {name.replace('|', ' ').upper()}"))
     number = int(await client.eval(_MISSING, 0, *(command for command, _ in needs)))
     return needs[number - 1][1] if number else None

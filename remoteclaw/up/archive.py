@@ -39,6 +39,8 @@ class Manifest:
     """The name of the host on which it was written."""
     server: str
     """The name and version of the server that has made the snapshot."""
+    database: int = 0
+    """The number of the fleet's database in the snapshot."""
     has_secrets: bool
     left_out: tuple[str, ...] = ()
     """The settings and files with secrets that are not in it."""

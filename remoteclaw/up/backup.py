@@ -74,6 +74,7 @@ async def write_backup(
                 at_ms=at_ms,
                 host=config.fleet.name_of_host,
                 server=await _server(fleet),
+                database=fleet.scripts.database,
                 has_secrets=with_secrets,
                 left_out=tuple(left_out),
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remoteclaw.config.home import Home
+from remoteclaw.config.merge_patch import patch_toml
 from remoteclaw.errors import RedisUnavailable, RemoteClawError, StateDirectoryError
 from remoteclaw.fleet import Fleet
 from remoteclaw.host.locks import replace_file
@@ -28,11 +29,13 @@ class Restored:
     """The configuration that was restored; None if the backup has none, or another one is used."""
 
 
-async def restore(home: Home, file: Path) -> Restored:
+async def restore(home: Home, file: Path, url: str = "") -> Restored:
     """Restore a backup into the state directory, with its data in the embedded Redis.
 
-    Raises `StateDirectoryError` if the directory is used, and `RemoteClawError` if the file can't
-    be used; then the directory stays empty.
+    With `url`, the data goes to that Redis, which must be empty, and the configuration names it.
+
+    Raises `StateDirectoryError` if the directory is used, and `RemoteClawError` if the file or the
+    other Redis can't be used; then the directory stays empty.
     """
     archive = Archive(file)
     home.create()
@@ -45,7 +48,10 @@ async def restore(home: Home, file: Path) -> Restored:
         data = home.redis_data
         try:
             files = archive.extract(data / SNAPSHOT)
-            await _load(home, archive.manifest)
+            if url:
+                content = files.get(CONFIG, b"")
+                files[CONFIG] = patch_toml(content, {"redis": {"url": url}})
+            await _load(home, archive.manifest, url)
             return Restored(archive.manifest, _write(home, files))
         except BaseException:
             for path in (*data.iterdir(), home.path / AGENT_FILES):
@@ -60,8 +66,11 @@ def _used(home: Home) -> str:
     return next((path.name for path in (*kept, *stored) if path.exists()), "")
 
 
-async def _load(home: Home, manifest: Manifest) -> None:
-    """Load the snapshot into the embedded Redis, pause its fleet, and end the server again."""
+async def _load(home: Home, manifest: Manifest, url: str) -> None:
+    """Load the snapshot into the embedded Redis, pause its fleet, and end the server again.
+
+    With `url`, move the data to that Redis.
+    """
     server = EmbeddedRedis(home)
     fleet = Fleet.open(f"unix://{home.redis_socket}")
     try:
@@ -72,13 +81,25 @@ async def _load(home: Home, manifest: Manifest) -> None:
                 f"{server.program.name} can't load the snapshot, which {manifest.server} has "
                 f"written: install a server of that kind, not an older one. ({error})"
             ) from None
+        await fleet.restores.choose(manifest.database)
         await fleet.restores.prepare(manifest.at_ms)
-        await server.keep()
+        if url:
+            await _move(fleet, url)
+        else:
+            await server.keep()
     finally:
         await fleet.aclose()
         with contextlib.suppress(ProcessLookupError):
             await server.stop()
     (home.redis_data / SNAPSHOT).unlink()
+
+
+async def _move(fleet: Fleet, url: str) -> None:
+    other = Fleet.open(url)
+    try:
+        await fleet.restores.move_to(other.scripts)
+    finally:
+        await other.aclose()
 
 
 def _write(home: Home, files: dict[str, bytes]) -> Path | None:

@@ -208,6 +208,52 @@ async def test_a_file_that_is_no_sound_backup_is_refused_and_leaves_nothing(
     await call(second, "restore", str(file))
 
 
+async def test_a_backup_of_one_database_is_restored_to_another_redis(
+    stack: Stack, second: Home, directory: Path, fleets: list[Fleet]
+) -> None:
+    """A Redis that other programs use as well has their data in other databases."""
+
+    def at(database: int) -> str:
+        return f"unix://{stack.redis.socket}?db={database}"
+
+    fleets += [Fleet.open(at(3)), Fleet.open(at(5))]
+    old, new = fleets
+    accepted = await old.inbound.append(message("hello"), agent="main")
+    client, file = stack.fleet.scripts.client, directory / "backup.tar"
+    await client.set("theirs", "1")
+    url = {"REMOTECLAW__REDIS__URL": at(3)}
+    backup = await asyncio.to_thread(remoteclaw, stack.home, "backup", str(file), **url)
+    assert backup.returncode == 0, backup.stderr
+    await new.scripts.client.set("used", "1")
+    into = ("restore", str(file), "--redis", at(5))
+    assert "That Redis has 1 keys, and a backup needs an empty" in await refusal(second, *into)
+    await new.scripts.client.delete("used")
+    limited: Any = client.execute_command
+    await limited("ACL", "SETUSER", "default", "-restore")
+    assert "no permissions to run the 'restore' command" in await refusal(second, *into)
+    await limited("ACL", "SETUSER", "default", "+restore")
+
+    printed = await call(second, *into)
+
+    assert "is paused" in printed
+    assert await new.restores.paused_from() is not None
+    assert await new.scripts.client.keys("theirs") == []
+    view = await new.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.waiting == 1
+    assert at(5) in second.config_file.read_text()
+    assert "1 conversation has work" in await call(second, "restore")
+    third = Home(directory / "third")
+    await call(third, "restore", str(file))
+    server = EmbeddedRedis(third)
+    await server.start()
+    own = open_fleet(third, fleets)
+    assert await own.sessions.view(accepted.session.sid) is not None
+    assert (await own.scripts.client.info("keyspace")).keys() == {"db0"}
+    assert await own.scripts.client.keys("theirs") == []
+    await server.stop()
+
+
 async def test_a_redis_user_that_may_not_sync_is_named(stack: Stack, directory: Path) -> None:
     client: Any = stack.fleet.scripts.client
     await client.execute_command("ACL", "SETUSER", "limited", "on", ">pw", "~*", "+@all", "-sync")
