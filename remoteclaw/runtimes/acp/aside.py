@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from remoteclaw.errors import AsideFailed
 from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes.acp.messages import LogNote, classify_rpc_error, cost_of, deny
 from remoteclaw.runtimes.acp.session import Request, SessionModel, mode_request
-from remoteclaw.runtimes.acp.turn import LogNote, SessionUsage, classify_rpc_error, cost_of, deny
+from remoteclaw.runtimes.acp.usage import SessionUsage
 from remoteclaw.runtimes.asides import CliAside
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text

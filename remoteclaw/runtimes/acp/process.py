@@ -14,8 +14,9 @@ from remoteclaw.events import ContextSize
 from remoteclaw.messages import OWN_SERVER, Image
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec
 from remoteclaw.runtimes.acp.aside import AcpAside, AsideSessions
+from remoteclaw.runtimes.acp.messages import classify_rpc_error, commands_of, cost_of, deny
 from remoteclaw.runtimes.acp.session import SessionModel, server_description
-from remoteclaw.runtimes.acp.turn import AcpTurn, classify_rpc_error, commands_of, cost_of, deny
+from remoteclaw.runtimes.acp.turn import AcpTurn
 from remoteclaw.runtimes.agent import COMPACT, CliProcess
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text

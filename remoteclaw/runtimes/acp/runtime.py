@@ -7,8 +7,8 @@ from typing import Any
 
 from remoteclaw.events import AgentUsage, Intent
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch
+from remoteclaw.runtimes.acp.messages import LogNote
 from remoteclaw.runtimes.acp.process import AcpProcess
-from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.base import BaseRuntime
 from remoteclaw.runtimes.wire import text
 

@@ -1,114 +1,50 @@
 """A turn over ACP: translates the agent's messages and requests into events."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from remoteclaw.errors import ErrorCategory, classify_error
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
-    AgentUsage,
     CompactionEvent,
     ContextSize,
     DoneEvent,
     ErrorEvent,
     FormEvent,
     PermissionEvent,
-    PlanEvent,
-    PlanStep,
     SteeredEvent,
     ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
-    UsageEvent,
 )
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
+from remoteclaw.runtimes.acp.messages import (
+    CANCELLED,
+    commands_of,
+    context_of,
+    cost_of,
+    deny,
+    error_event,
+    input_of,
+    plan_of,
+    usage_of,
+)
+from remoteclaw.runtimes.acp.usage import SessionUsage
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
-from remoteclaw.runtimes.model_wait import retry_at_ms
-from remoteclaw.runtimes.wire import count, mapping, mappings, text
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp.runtime import AcpRuntime
 
-#: The answer to a request for a permission without a decision.
-_CANCELLED = {"outcome": {"outcome": "cancelled"}}
 #: The kind of option for each verdict. An "always" is never chosen: an agent may store it for good.
 _KINDS = {"allow": "allow_once", "deny": "reject_once"}
-#: The HTTP statuses of failures that opencode describes only by a name. `APIError` is any status,
-#: but the text tells the others.
-_STATUSES = {"ContextOverflowError": 413, "APIError": 400}
 #: The longest wait for the arguments of a call that an agent asks about before it reports them, in
 #: seconds. They come within a millisecond. Without them, a person is asked.
 ARGUMENTS_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class LogNote:
-    """The content of a line of an agent's log about a turn."""
-
-    session: str | None = None
-    """The id of the session; None if the line does not name it."""
-    begun_message: str = ""
-    """The id of the message that begins; empty if none does."""
-    is_compaction: bool | None = None
-    """Whether the current message is a summary of the conversation; None if the line is not about a
-    message's text."""
-    begins_request: bool = False
-    """Whether a request for the current message begins; a second one repeats the first."""
-    failure: ErrorEvent | None = None
-    """The failure of a request to the model that the agent will retry."""
-    wait_s: float = 0.0
-    """The seconds until the retry; 0 if unknown."""
-
-
-class SessionUsage:
-    """The tokens and the cost of a part of a session: of one turn, or of an aside."""
-
-    def __init__(
-        self, runtime: "AcpRuntime", spec: AgentSpec, session: str, cost_before: float | None
-    ) -> None:
-        """`cost_before` is the session's cost so far, in US dollars; None if it is not known."""
-        self._runtime = runtime
-        self._spec = spec
-        self._session = session
-        self._before = runtime.totals(spec, session)
-        self._reported = AgentUsage()
-        """The tokens that the agent has reported with its answers."""
-        self._cost_before = self.cost = cost_before
-        self._shown = AgentUsage()
-        """The tokens of the last event."""
-
-    def add(self, result: Mapping[str, Any]) -> None:
-        """Add the tokens of the answer to a prompt."""
-        self._reported += _usage_of(result)
-
-    def growth(self) -> list[AgentEvent]:
-        """Return an event with the tokens so far; none if the agent has recorded no new ones."""
-        after = self._before and self._runtime.totals(self._spec, self._session)
-        usage = after[0].since(self._before[0]) if self._before and after else AgentUsage()
-        if usage == self._shown:
-            return []
-        self._shown = usage
-        return [UsageEvent(usage)]
-
-    def measure(self) -> tuple[AgentUsage, float | None]:
-        """Return the tokens and the cost so far; the cost is None if it is not known, or nothing.
-
-        The first cost that is reported in a session of an earlier process, or in a copy, is not
-        counted: it includes everything before.
-        """
-        usage = self._reported
-        cost = self.cost - self._cost_before if self.cost and self._cost_before is not None else 0.0
-        after = self._runtime.totals(self._spec, self._session)
-        if self._before and after:
-            recorded = after[0].since(self._before[0])
-            if recorded.tokens >= usage.tokens:  # else the agent keeps no record of this session
-                usage, cost = recorded, after[1] - self._before[1]
-        return usage, cost if cost > 0 else None
 
 
 class AcpTurn(CliTurn[RpcMessage]):
@@ -216,7 +152,7 @@ class AcpTurn(CliTurn[RpcMessage]):
             text(option.get("optionId")) for option in options if option.get("kind") == kind
         ]
         if not option_ids:
-            await self._peer.respond(message.id, _CANCELLED)
+            await self._peer.respond(message.id, CANCELLED)
             return
         outcome = {"outcome": "selected", "optionId": option_ids[0]}
         await self._peer.respond(message.id, {"outcome": outcome})
@@ -327,7 +263,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         intent = self._runtime.intent_of(call, before)
         return [
             *self._report_call(text(call.get("toolCallId"))),
-            PermissionEvent(str(message.id), tool, _input(asked), server, intent),
+            PermissionEvent(str(message.id), tool, input_of(asked), server, intent),
         ]
 
     def _tool_of(self, message: RpcMessage) -> str:
@@ -347,7 +283,7 @@ class AcpTurn(CliTurn[RpcMessage]):
             error = replace(self._stop_failure, ends_agent=has_unanswered)
             return [*events, error, DoneEvent(self.result())]
         if message.error and not self._is_cancelled:
-            error = _error_event(message.error, ends_agent=has_unanswered)
+            error = error_event(message.error, ends_agent=has_unanswered)
             return [*events, error, DoneEvent(self.result())]
         self._usage.add(message.result)
         if is_stopped and has_unanswered:
@@ -370,7 +306,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         A message that was stopped has no usage; opencode gives no other sign.
         """
         has_ended = self._wrote_late and result.get("stopReason") == "end_turn"
-        return has_ended and _usage_of(result).output_tokens > 0
+        return has_ended and usage_of(result).output_tokens > 0
 
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
         content = mapping(update.get("content"))
@@ -389,7 +325,7 @@ class AcpTurn(CliTurn[RpcMessage]):
             case "tool_call_update":
                 return self._tool_update(update)
             case "plan":
-                return [_plan(mappings(update.get("entries")))]
+                return [plan_of(mappings(update.get("entries")))]
         return []
 
     def _add_text(self, message_id: str, chunk: str) -> list[AgentEvent]:
@@ -426,7 +362,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._reported_calls.add(call_id)
         self._message_id = None  # text after a tool call begins a new block
         known = self._tools[call_id]
-        return [ToolUseEvent(self._runtime.tool_name(known), call_id, _input(known))]
+        return [ToolUseEvent(self._runtime.tool_name(known), call_id, input_of(known))]
 
     def _tool_update(self, update: dict[str, Any]) -> list[AgentEvent]:
         call_id = text(update.get("toolCallId"))
@@ -456,77 +392,3 @@ class AcpTurn(CliTurn[RpcMessage]):
             total_cost_usd=cost_usd,
             permission_denials=tuple(self._denied),
         )
-
-
-def _usage_of(result: Mapping[str, Any]) -> AgentUsage:
-    """Return the tokens that an agent reports with its answer to a prompt."""
-    usage = mapping(result.get("usage"))
-    quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
-    output = count(usage.get("outputTokens")) + count(usage.get("thoughtTokens"))
-    return AgentUsage(
-        input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
-        output_tokens=output or count(quota.get("output_tokens")),
-        cache_read_tokens=count(usage.get("cachedReadTokens")),
-        cache_write_tokens=count(usage.get("cachedWriteTokens")),
-    )
-
-
-async def deny(peer: RpcPeer, message: RpcMessage) -> None:
-    """Answer a request without a decision: cancel a permission, refuse anything else."""
-    if message.method == "session/request_permission" and message.id is not None:
-        await peer.respond(message.id, _CANCELLED)
-    else:
-        await peer.refuse(message)
-
-
-def commands_of(message: RpcMessage) -> tuple[str, ...]:
-    """Return the slash commands that a message announces, such as `/init`; usually none."""
-    commands = mappings(mapping(message.params.get("update")).get("availableCommands"))
-    names = (text(command.get("name")).partition(" ")[0] for command in commands)
-    return tuple(f"/{name}" for name in dict.fromkeys(names) if name)
-
-
-def cost_of(message: RpcMessage) -> float | None:
-    """Return the cost of the session so far, in US dollars, if a message reports it."""
-    update = mapping(message.params.get("update"))
-    if update.get("sessionUpdate") != "usage_update":
-        return None
-    amount = mapping(update.get("cost")).get("amount")
-    return float(amount) if isinstance(amount, int | float) and math.isfinite(amount) else None
-
-
-def context_of(message: RpcMessage) -> ContextSize | None:
-    """Return the size of the conversation, if a message reports it."""
-    update = mapping(message.params.get("update"))
-    used, limit = count(update.get("used")), count(update.get("size"))
-    is_known = update.get("sessionUpdate") == "usage_update" and used and limit
-    return ContextSize(used, limit) if is_known else None
-
-
-def classify_rpc_error(error: RpcError) -> tuple[ErrorCategory, str]:
-    """Return the category and the text of an error."""
-    detail = " ".join(filter(None, (str(error), text(error.data.get("details")))))
-    status = error.code if 400 <= error.code < 600 else None
-    status = status or _STATUSES.get(text(error.data.get("errorName")))
-    return classify_error(detail, status=status), detail or f"error {error.code}"
-
-
-def _error_event(error: RpcError, *, ends_agent: bool) -> ErrorEvent:
-    category, detail = classify_rpc_error(error)
-    may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
-    retry_at = retry_at_ms(detail) if may_wait else None
-    return ErrorEvent(category, detail, ends_agent=ends_agent, retry_at_ms=retry_at)
-
-
-def _input(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool call; some agents report only a title and content."""
-    if raw := mapping(call.get("rawInput")):
-        return raw
-    content = mappings(call.get("content"))
-    return {"title": text(call.get("title"))} | ({"content": content} if content else {})
-
-
-def _plan(entries: list[dict[str, Any]]) -> PlanEvent:
-    return PlanEvent(
-        tuple(PlanStep.of(text(entry.get("content")), entry.get("status")) for entry in entries)
-    )

@@ -26,8 +26,8 @@ from remoteclaw.events import AgentUsage, ErrorEvent, Intent
 from remoteclaw.host.environment import inherit
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
+from remoteclaw.runtimes.acp.messages import LogNote
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
-from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.base import json_file
 from remoteclaw.runtimes.gemini.chats import home_directories, tokens_of
 from remoteclaw.runtimes.gemini.launch import common_options, environment_of

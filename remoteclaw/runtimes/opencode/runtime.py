@@ -11,8 +11,8 @@ from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import AgentUsage, ErrorEvent, Intent
 from remoteclaw.host.environment import inherit
 from remoteclaw.protocols import AgentSpec, Capabilities, Launch, Remedies, prompt_file
+from remoteclaw.runtimes.acp.messages import LogNote
 from remoteclaw.runtimes.acp.runtime import AcpRuntime
-from remoteclaw.runtimes.acp.turn import LogNote
 from remoteclaw.runtimes.opencode.config import ASIDE, configuration_of, environment_with
 from remoteclaw.runtimes.opencode.own import OwnConfig
 from remoteclaw.runtimes.opencode.store import totals_of
