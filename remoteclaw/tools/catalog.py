@@ -21,6 +21,7 @@ from remoteclaw.tools import (
     sessions,
     tasks,
     terminals,
+    usage,
 )
 from remoteclaw.tools.base import Method, Tool
 
@@ -30,6 +31,7 @@ METHODS: Mapping[str, Method] = {
     for method in (
         *sessions.METHODS,
         *fleet.METHODS,
+        *usage.METHODS,
         *hosts.METHODS,
         *tasks.METHODS,
         *messages.METHODS,

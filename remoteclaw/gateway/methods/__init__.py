@@ -18,6 +18,7 @@ from remoteclaw.gateway.methods import (
     sessions,
     tasks,
     terminals,
+    usage,
 )
 
 __all__ = ["HANDLERS"]
@@ -30,6 +31,7 @@ HANDLERS: Mapping[str, Handler] = {
     **cron.HANDLERS,
     **config.HANDLERS,
     **fleet.HANDLERS,
+    **usage.HANDLERS,
     **hosts.HANDLERS,
     **memory.HANDLERS,
     **outcomes.HANDLERS,

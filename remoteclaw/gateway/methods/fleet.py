@@ -24,9 +24,7 @@ from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.restores import paused_problem
 from remoteclaw.fleet.sessions.sessions import SessionView
-from remoteclaw.fleet.sessions.usage import HOUR_DAYS, PeriodUsage, Usage, not_negative, sum_usage
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
-from remoteclaw.gateway.budget_states import budget_states
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.host.process import run_to_end
@@ -48,8 +46,6 @@ DOCTOR = (sys.executable, "-P", "-m", "remoteclaw.cli", "doctor", "--json")
 
 #: The running doctor of each state directory. Calls during its run wait for the same result.
 _running: dict[Path, asyncio.Task[contract.DoctorResult]] = {}
-#: The usage of at most this many agents, sessions or days is returned.
-MAX_ROWS = 1000
 
 
 async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
@@ -303,61 +299,7 @@ def _doctor_refusal(problem: str) -> CallRefused:
     return CallRefused("UNAVAILABLE", f"The doctor {problem}: run `remoteclaw doctor` on {host}.")
 
 
-# -- usage -----------------------------------------------------------------------------------------
-
-
-async def _usage(call: Call, params: contract.UsageParams) -> contract.UsageResult:
-    budgets = budget_states(await call.fleet.budgets.current(call.config))
-    ledger, zone = call.fleet.usage, call.config.fleet.timezone
-    if params.by in ("agent", "session"):
-        sums = sum_usage(await ledger.days(days=params.days, zone=zone), by=params.by)
-        return contract.UsageResult(rows=await _sum_rows(call, params.by, sums), budgets=budgets)
-    if params.by == "day":
-        periods = await ledger.by_day(params.days, zone=zone)
-    else:
-        periods = await ledger.by_hour(24 * min(params.days, HOUR_DAYS), zone=zone)
-    return contract.UsageResult(
-        rows=tuple(_period_row(period, used) for period in periods if (used := period.total)),
-        periods=tuple(period.name for period in periods),
-        budgets=budgets,
-    )
-
-
-async def _sum_rows(
-    call: Call, by: str, sums: Mapping[str, Usage]
-) -> tuple[contract.UsageRow, ...]:
-    rows = list(sums.items())[:MAX_ROWS]
-    sids = [name.encode() for name, _ in rows if by == "session"]
-    views = {view.sid: view for view in await call.fleet.sessions.views(sids)}
-    return tuple(
-        contract.UsageRow.of(
-            used,
-            name=str(view.key) if (view := views.get(name)) else name,
-            title=view.name if view else None,
-            wait_ms=None,
-            agents=None,
-        )
-        for name, used in rows
-    )
-
-
-def _period_row(period: PeriodUsage, used: Usage) -> contract.UsageRow:
-    return contract.UsageRow.of(
-        used,
-        name=period.name,
-        title=None,
-        wait_ms=period.wait_ms,
-        agents=tuple(
-            contract.UsageShare(
-                agent=agent,
-                turns=share.turns,
-                tokens=share.read_tokens + share.output_tokens,
-                cost_usd=share.cost_usd,
-            )
-            for agent, used_by in sorted(period.agents.items())
-            if (share := not_negative(used_by))
-        ),
-    )
+# -- health and agents -----------------------------------------------------------------------------
 
 
 async def _health(_call: Call, _params: NoParams) -> contract.Health:
@@ -388,5 +330,4 @@ HANDLERS: Mapping[str, Handler] = {
     "deadletters.retry": _retry,
     "deadletters.drop": _drop,
     "doctor": _doctor,
-    "usage": _usage,
 }
