@@ -1,12 +1,11 @@
 """The addresses of the hosts' gateways, each announced while the gateway runs."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.processes import announcing
 
 #: A gateway announces its address at this interval, in seconds.
 ANNOUNCE_S = 5.0
@@ -37,24 +36,17 @@ class Gateways:
         If a host has several gateways, the address of any of them is found. At the end the address
         is withdrawn, unless `is_restarting()`: then the next gateway uses it at once.
         """
-        await self._announce(host_id, address)
 
-        async def repeat() -> None:
-            while True:
-                await asyncio.sleep(ANNOUNCE_S)
-                with contextlib.suppress(RedisUnavailable, RedisRefused):
-                    await self._announce(host_id, address)
+        async def announce() -> None:
+            await self._announce(host_id, address)
 
-        repeating = asyncio.create_task(repeat())
-        try:
-            yield
-        finally:
-            repeating.cancel()
-            await asyncio.wait((repeating,))
+        async def withdraw() -> None:
             if not is_restarting():
-                with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
-                    async with asyncio.timeout(WITHDRAW_S):
-                        await self.withdraw(host_id, address)
+                await self.withdraw(host_id, address)
+
+        await announce()
+        async with announcing(announce, ANNOUNCE_S, withdraw, WITHDRAW_S):
+            yield
 
     async def withdraw(self, host_id: str, address: str) -> None:
         """Remove an address, unless another gateway has announced its own since."""

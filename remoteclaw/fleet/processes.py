@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -56,22 +56,11 @@ class Processes:
                 "announce", field=field, host=host, version=VERSION, uptime_ms=uptime_ms
             )
 
-        async def repeat() -> None:
-            while True:
-                with contextlib.suppress(RedisUnavailable, RedisRefused):
-                    await announce()
-                await asyncio.sleep(ANNOUNCE_S)
+        async def withdraw() -> None:
+            await self._scripts.call(self._scripts.client.hdel, keys.PROCESSES, field)
 
-        repeating = asyncio.create_task(repeat())
-        try:
+        async with announcing(announce, ANNOUNCE_S, withdraw, WITHDRAW_S):
             yield
-        finally:
-            repeating.cancel()
-            await asyncio.wait((repeating,))
-            with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
-                async with asyncio.timeout(WITHDRAW_S):
-                    client = self._scripts.client
-                    await self._scripts.call(client.hdel, keys.PROCESSES, field)
 
     async def forget_dead(self, host_id: str, is_running: Callable[[int], bool]) -> None:
         """Forget the processes of a host that were killed. `is_running` gets their process ids."""
@@ -99,6 +88,35 @@ class Processes:
         if gone:
             await self._scripts.call(client.hdel, keys.PROCESSES, *gone)
         return sorted(found, key=lambda each: (each.host, each.host_id, each.kind, each.pid))
+
+
+@contextlib.asynccontextmanager
+async def announcing(
+    announce: Callable[[], Awaitable[object]],
+    every_s: float,
+    withdraw: Callable[[], Awaitable[object]],
+    withdraw_s: float,
+) -> AsyncIterator[None]:
+    """Call `announce` now and every `every_s` seconds until the context ends, then `withdraw`.
+
+    Either is given up while Redis is away; `withdraw` may take `withdraw_s` seconds.
+    """
+
+    async def repeat() -> None:
+        while True:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await announce()
+            await asyncio.sleep(every_s)
+
+    repeating = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        repeating.cancel()
+        await asyncio.wait((repeating,))
+        with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
+            async with asyncio.timeout(withdraw_s):
+                await withdraw()
 
 
 def field_of(kind: Kind, host_id: str) -> str:
