@@ -80,6 +80,8 @@ def _print(fleet: Mapping[str, Any]) -> None:
     echo(f"workers   {len(fleet['workers'])}")
     for worker in fleet["workers"]:
         suffix = "" if worker["isOurs"] else ", and not started as `remoteclaw worker`"
+        if since_ms := worker.get("silentSinceMs"):
+            suffix = f", silent for {format_duration(fleet['atMs'] - since_ms)}: it may be frozen"
         host = one_line(worker["host"])
         echo(f"  {worker['state']:<9} pid {worker['pid']} on {host}{suffix}")
     echo(f"turns     {_turns(fleet)}")

@@ -20,6 +20,8 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 #: The interval at which a process announces itself, and the time after which one that doesn't
 #: counts as gone; in seconds.
 ANNOUNCE_S, GONE_S = 20.0, 60.0
+#: The time after which it is forgotten, in seconds: until then, its last announcement is known.
+FORGET_S = 24 * 3600.0
 #: A process that ends has this long to say so, in seconds.
 WITHDRAW_S = 0.5
 
@@ -73,16 +75,17 @@ class Processes:
             await self._scripts.call(self._scripts.client.hdel, keys.PROCESSES, *dead)
 
     async def list(self) -> Sequence[HostProcess]:
-        """Return the processes that run, by host, kind and process id; forget the others."""
+        """Return the processes that run, by host, kind and process id; forget old ones."""
         client, now = self._scripts.client, await self._scripts.now_ms()
         stored: Mapping[bytes, bytes] = await self._scripts.call(client.hgetall, keys.PROCESSES)
         found, gone = [], []
         for field, value in stored.items():
             kind, host_id, pid = field.decode().split(" ")
             facts = orjson.loads(value)
-            if now - facts["at_ms"] > GONE_S * 1000:
+            silent_s = (now - facts["at_ms"]) / 1000
+            if silent_s > FORGET_S:
                 gone.append(field)
-            elif kind in KINDS:
+            elif silent_s <= GONE_S and kind in KINDS:
                 names = facts["host"], facts["version"], facts["since_ms"]
                 found.append(HostProcess(kind, host_id, int(pid), *names))
         if gone:

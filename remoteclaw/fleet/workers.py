@@ -10,8 +10,10 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
+import orjson
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
@@ -43,7 +45,7 @@ NO_WORKER = (
     "takes no writes."
 )
 NO_SWEEPER = (
-    "no sweeper runs, so nobody continues the work of a worker that dies: run `remoteclaw sweep`."
+    "no sweeper runs, so the work of a worker that dies is not continued: run `remoteclaw sweep`."
 )
 
 log = logging.getLogger(__name__)
@@ -62,11 +64,14 @@ class WorkerView:
     """The beginning of the id of the session that the worker runs; empty while it is idle."""
     queues: tuple[str, ...]
     boot: str
-    """The boot id of the worker's machine; empty if it was started without `workers.settings`."""
+    """The boot id of the worker's machine; empty if it gives no sign of life."""
+    silent_since_ms: int | None = None
+    """The last sign of life of a worker that gives none any more, on Redis' clock, in milliseconds;
+    None for any other, for a stranger, and after a day."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the worker was started with `workers.settings`."""
+        """Whether the worker was started with `workers.settings`, and gives signs of life."""
         return bool(self.boot)
 
     @property
@@ -85,6 +90,12 @@ class WorkerView:
         """The problem of the worker and its remedy; empty if there is no problem."""
         if self.is_ours:
             return ""
+        if self.silent_since_ms is not None:
+            return (
+                f"process {self.pid} on {self.host} has not answered since "
+                f"{_time(self.silent_since_ms)}: it is frozen, or can't reach Redis. Another "
+                "worker takes over its turn; if it stays so, end it."
+            )
         ours = ", ".join(filter(keys.is_lane, self.queues))
         return (
             f"process {self.pid} on {self.host} was not started as `remoteclaw worker`, so it runs "
@@ -107,6 +118,13 @@ class _Registered:
     """The `identity()` of its process, as of its last beat; empty if there was none lately."""
     is_listening: bool
     """Whether it listens for RQ's commands, as each live worker does."""
+    silent_since_ms: int | None
+    """Its last announcement, if it gives no sign of life; None without one."""
+
+
+def _time(at_ms: int) -> str:
+    """Return a time for people, in UTC: the reader is perhaps on another machine."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _process_of(beat: str) -> str:
@@ -195,6 +213,7 @@ class Workers:
                 session=await self._session_of(each.job, deadline),
                 queues=each.queues,
                 boot=boot_of(each.process) if each.process else "",
+                silent_since_ms=each.silent_since_ms,
             )
             for each in await self._registered(deadline)
             if each.process or each.is_listening
@@ -248,6 +267,7 @@ class Workers:
                 job=row.job,
                 process=_process_of(row.beat) if newest[row.host, row.pid] == row.name else "",
                 is_listening=bool(row.listeners),
+                silent_since_ms=orjson.loads(row.announced)["at_ms"] if row.announced else None,
             )
             for row in rows
         ]

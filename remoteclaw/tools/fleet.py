@@ -45,7 +45,10 @@ class Worker(Result):
     lanes: tuple[str, ...]
     """The lanes that the worker serves."""
     is_ours: bool
-    """Whether the worker was started as `remoteclaw worker`; any other one should be ended."""
+    """Whether the worker was started as `remoteclaw worker`, and gives signs of life."""
+    silent_since_ms: int | None = None
+    """Since when such a worker gives no sign of life; absent if it does. One that is neither should
+    be ended."""
     session_key: str | None = None
     """The session that the worker has taken."""
     since_ms: int | None = None

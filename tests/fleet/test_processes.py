@@ -49,13 +49,13 @@ async def test_a_process_that_has_been_killed_is_not_listed_for_long(stack: Stac
     worker.kill()
     worker.wait()
     now = await stack.fleet.scripts.now_ms()
-    long_ago = now - int(processes.GONE_S * 1000) - 1
     field = f"worker {listed.host_id} {worker.pid}"
     facts = orjson.loads(await client.hget(keys.PROCESSES, field) or b"")
-    await client.hset(keys.PROCESSES, field, orjson.dumps({**facts, "at_ms": long_ago}))
-
-    assert await stack.fleet.processes.list() == []
-    assert not await client.exists(keys.PROCESSES)
+    for silent_s, is_known in ((processes.GONE_S, True), (processes.FORGET_S, False)):
+        long_ago = {"at_ms": now - int(silent_s * 1000) - 1}
+        await client.hset(keys.PROCESSES, field, orjson.dumps({**facts, **long_ago}))
+        assert await stack.fleet.processes.list() == []
+        assert bool(await client.exists(keys.PROCESSES)) is is_known
 
 
 async def test_a_killed_worker_is_forgotten_by_the_next_sweep_of_its_host(stack: Stack) -> None:

@@ -43,6 +43,10 @@ async def test_live_and_frozen_workers_stay_in_rqs_registries(
     assert [await stack.fleet.workers.clear_dead(process.is_alive) for _ in range(3)] == [0, 0, 0]
 
     assert len(await names(stack)) == 2
+    (silent,) = [each for each in await stack.fleet.workers.list() if each.pid == frozen.pid]
+    assert (silent.is_ours, silent.host_id) == (False, stack.home.host_id)
+    assert "has not answered since 20" in silent.problem
+    assert "not started as" not in silent.problem
     frozen.send_signal(signal.SIGCONT)
 
 

@@ -33,7 +33,7 @@ export function fleetView(link) {
   const workers = table("Workers", ["Worker", "Now", "Since"], {
     key: (worker) => worker.name, empty: "No worker runs.",
     cells: (worker) => [worker.state === "busy" ? [stateMark("works", "works:"), " ", computer(worker.host)] : computer(worker.host),
-      worker.sessionKey ? sessionLink(worker.sessionKey, worker.title) : WORKER_STATES[worker.state] ?? worker.state, age(worker.sinceMs)],
+      worker.silentSinceMs ? "does not answer" : worker.sessionKey ? sessionLink(worker.sessionKey, worker.title) : WORKER_STATES[worker.state] ?? worker.state, age(worker.silentSinceMs ?? worker.sinceMs)],
   });
   const agents = table("Warm agents", ["Agent", "Session", "Idle for", "Memory"], {
     key: (agent) => `${agent.sinceMs} ${agent.sessionKey}`, empty: "No agent is kept warm on this computer.",
