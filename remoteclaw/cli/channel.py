@@ -71,6 +71,7 @@ def add_channel(
     with contextlib.ExitStack() as hiding:
         if not no_input:
             hiding.enter_context(hidden_input())  # a token may be pasted before the prompt
+        from remoteclaw.cli.account_options import AccountOptions
         from remoteclaw.cli.onboarding import Onboarding
 
         home, config = load()
@@ -80,9 +81,7 @@ def add_channel(
             home,
             config,
             name,
-            options,
-            places,
-            may_ask=not no_input,
+            AccountOptions(options, places, may_ask=not no_input),
             recovers=recovers,
             hiding=hiding,
         )

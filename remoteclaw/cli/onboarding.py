@@ -1,12 +1,10 @@
 """Adds an account on a chat platform to the configuration: its secrets, library and owner."""
 
-import asyncio
 import contextlib
 import os
 import shlex
 import signal
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -20,87 +18,22 @@ from remoteclaw.channels.process import (
     create_adapter,
     library_command,
 )
+from remoteclaw.cli.account_options import AccountOptions, fields_of
+from remoteclaw.cli.account_owner import find_owner
+from remoteclaw.cli.memory_state import MemoryState
 from remoteclaw.cli.output import echo
+from remoteclaw.cli.person import Person
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, Config, SecretsConfig
-from remoteclaw.errors import AccountRefused, ConfigError, PlatformBusy, RemoteClawError
+from remoteclaw.errors import AccountRefused, ConfigError, RemoteClawError
 from remoteclaw.fleet.kept_state import KeptState
-from remoteclaw.host.hidden_input import drop_input, hidden_input
 from remoteclaw.host.locks import lock, replace_file
 from remoteclaw.host.process import spawn
 from remoteclaw.host.terminal import one_line
-from remoteclaw.profiles import CHANNELS, Channel, channel_of, profile_of
-from remoteclaw.protocols import (
-    AdapterState,
-    PlatformAdapter,
-    PollResult,
-    SignedIn,
-    SignIn,
-    StatefulAdapter,
-)
+from remoteclaw.profiles import CHANNELS, Channel, channel_of
+from remoteclaw.protocols import PlatformAdapter, SignedIn, SignIn, StatefulAdapter
 from remoteclaw.up.lock import running_pid
-
-#: The pause between two polls for the owner's first message, in seconds.
-POLL_S = 1.0
-
-
-class _Memory:
-    """What an adapter keeps while an account gets new secrets: its own state is in Redis."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, tuple[bytes, bool]] = {}
-
-    async def read(self, name: str) -> bytes | None:
-        """Return a value."""
-        return self._values.get(name, (None, False))[0]
-
-    async def write(self, name: str, value: bytes | None, *, is_secret: bool = False) -> None:
-        """Keep a value until the end."""
-        self._values.pop(name, None)
-        if value is not None:
-            self._values[name] = value, is_secret
-
-    async def settle(self) -> None:
-        """Do nothing: there is no Redis."""
-
-    async def copy_to(self, state: AdapterState) -> None:
-        """Store all values in `state`."""
-        for name, (value, is_secret) in self._values.items():
-            await state.write(name, value, is_secret=is_secret)
-
-
-class _Person:
-    """The person at the terminal."""
-
-    def __init__(self, *, is_there: bool) -> None:
-        self.is_there = is_there
-
-    def say(self, text: str) -> None:
-        """Show a line."""
-        echo(text)
-
-    def ask(self, question: str) -> str:
-        """Return the answer to a question, without spaces around it."""
-        self._check(question)
-        return str(click.prompt(one_line(question))).strip()
-
-    def ask_hidden(self, question: str) -> str:
-        """Return the answer to a question, which the terminal doesn't show; it may be empty."""
-        self._check(question)
-        with hidden_input():
-            answer = str(click.prompt(one_line(question), default="", show_default=False))
-        echo("")  # the terminal has not shown Enter either
-        return answer
-
-    def confirms(self, question: str) -> bool:
-        """Return the answer to a question with yes or no; without one, no."""
-        self._check(question)
-        return click.confirm(one_line(question), default=False)
-
-    def _check(self, question: str) -> None:
-        if not self.is_there:
-            raise ConfigError(f"Without --no-input, this asks: {question}.")
 
 
 class Onboarding:
@@ -111,26 +44,19 @@ class Onboarding:
         home: Home,
         config: Config,
         channel: str,
-        options: Mapping[str, str | None],
-        places: Mapping[str, Sequence[str]],
+        options: AccountOptions,
         *,
-        may_ask: bool,
         recovers: bool,
         hiding: contextlib.ExitStack,
     ) -> None:
-        """`places` are the options that say where secrets are: `file` and `env`, each NAME=PLACE,
-        or PLACE for an account with one secret. `hiding` is closed once the secrets are known:
-        until then the terminal shows no input.
-        """
+        """`hiding` is closed once the secrets are known: until then the terminal shows no input."""
         self._home = home
         self._config = config
         self._channel = channel
         self._options = options
-        self._places = places
-        self._may_ask = may_ask
         self._recovers = recovers
         self._hiding = hiding
-        self._account = options.get("account") or "default"
+        self._account = options.values.get("account") or "default"
         self._lost: Mapping[str, str] = {}
         """The secrets that a configured account lacks, each with the reason."""
         self._is_again = False
@@ -163,7 +89,7 @@ class Onboarding:
             settings, self._lost = self._without_secrets(self._config)
         for name, problem in ({} if self._is_again else self._lost).items():
             echo(f"{self._channel}/{self._account} gets a new {model.label_of(name)}: {problem}")
-        table, secrets = self._table(model, known.sign_up)
+        table, secrets = self._options.table(model, known.sign_up, self._lost)
         self._hiding.close()
         await self._add(model, table, secrets, settings)
 
@@ -182,11 +108,11 @@ class Onboarding:
                 try:
                     settings.read_secret(name)
                 except ConfigError as error:
-                    own = [getattr(settings, field) for field in _fields_of(name)]
+                    own = [getattr(settings, field) for field in fields_of(name)]
                     if own[-1] or not any(own):
                         lost[name] = str(error)
             if lost:
-                gone = {field for name in lost for field in _fields_of(name)}
+                gone = {field for name in lost for field in fields_of(name)}
                 return settings.model_dump(exclude=gone, exclude_unset=True), lost
         raise ConfigError(
             f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
@@ -204,7 +130,7 @@ class Onboarding:
             return ""
         try:
             if isinstance(adapter, StatefulAdapter):
-                await adapter.use_state(_Memory())
+                await adapter.use_state(MemoryState())
             await adapter.connect()
         except AccountRefused as refusal:
             return str(refusal)
@@ -217,12 +143,12 @@ class Onboarding:
     def _refused(self, model: type[SecretsConfig], why: str) -> dict[str, Any]:
         """Return what is known of a refused account, which gets all of its secrets anew."""
         echo(f"{self._channel}/{self._account} is refused: {why}")
-        if self._may_ask and not any(self._places.values()):
+        if self._options.may_ask and not any(self._options.places.values()):
             nouns = " and a new ".join(map(model.label_of, model.secrets))
             click.confirm(f"Give it a new {nouns}?", default=True, abort=True)
             echo("")  # the terminal has not shown Enter either
         self._is_again, self._lost = True, dict.fromkeys(model.secrets, why)
-        gone = {field for name in model.secrets for field in _fields_of(name)}
+        gone = {field for name in model.secrets for field in fields_of(name)}
         settings = self._config.accounts()[self._channel, self._account]
         return settings.model_dump(exclude=gone, exclude_unset=True)
 
@@ -243,7 +169,7 @@ class Onboarding:
         with contextlib.ExitStack() as keeping:
             try:
                 if isinstance(adapter, StatefulAdapter):
-                    state: _Memory | KeptState = _Memory()
+                    state: MemoryState | KeptState = MemoryState()
                     if not self._lost:
                         state = keeping.enter_context(self._keeping())
                         state.clear()
@@ -253,7 +179,7 @@ class Onboarding:
                 echo(f"{what} of {identity.name}.")
                 if identity.problem:
                     echo(identity.problem)
-                owner = self._options.get("owner")
+                owner = self._options.values.get("owner")
                 if not (owner or (self._lost and self._owners)):
                     reach = model.reach.format(name=one_line(identity.name))
                     owner = await self._owner(adapter, reach)
@@ -267,15 +193,15 @@ class Onboarding:
     async def _sign_in(self, model: type[SecretsConfig], channel: Channel) -> None:
         """Sign in to a new account, or again to a configured one, and write it."""
         settings = self._config.accounts().get((self._channel, self._account))
-        table = self._given(list(model.secrets))
-        places = {field for name in model.secrets for field in _fields_of(name)}
+        table = self._options.given(list(model.secrets))
+        places = {field for name in model.secrets for field in fields_of(name)}
         gone = places if places & table.keys() else set()
         known = {} if settings is None else settings.model_dump(exclude_unset=True, exclude=gone)
         if settings is not None:
             self._is_again, self._lost = True, dict.fromkeys(model.secrets, "")
         await self._install_library()
         self._hiding.close()
-        if settings is None and self._may_ask:
+        if settings is None and self._options.may_ask:
             echo(channel.sign_up)
         with self._keeping() as kept:
             done, owner = await self._signed_in(channel, {**known, **table}, kept, model)
@@ -291,16 +217,16 @@ class Onboarding:
     ) -> tuple[SignedIn, str | None]:
         """Return the account and its owner's id, if that is not in the configuration yet."""
         sign_in = cast(SignIn, resolve_name(channel.sign_in))
-        memory = _Memory()
+        memory = MemoryState()
         done = await sign_in(
-            _Person(is_there=self._may_ask),
+            Person(is_there=self._options.may_ask),
             known,
             memory if self._is_again else kept,
             is_configured=self._is_again,
             recovers=self._recovers,
         )
         echo(f"It is signed in as {one_line(done.name)}.")
-        owner = self._options.get("owner")
+        owner = self._options.values.get("owner")
         if self._is_again:
             await memory.copy_to(kept)  # the account's process takes it over now
         elif not owner:
@@ -332,71 +258,6 @@ class Onboarding:
         finally:
             os.close(held)
 
-    # -- the secrets ---------------------------------------------------------------------------
-
-    def _table(
-        self, model: type[SecretsConfig], sign_up: str
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the account's settings without secrets, and the secrets that were typed.
-
-        A secret is asked for if no option says where it is.
-        """
-        names = [name for name in model.secrets if name in (self._lost or model.secrets)]
-        table = self._given(names)
-        missing = [name for name in names if not {f"{name}_file", f"{name}_env"} & table.keys()]
-        if missing and not self._may_ask:
-            named = f"{missing[0]}=" if len(model.secrets) > 1 else ""
-            raise ConfigError(
-                f"Say where the {model.label_of(missing[0])} is: --token-file {named}FILE, or "
-                f"--token-env {named}NAME."
-            )
-        if missing:
-            echo(sign_up)
-            for line in model.making if not self._lost else ():
-                echo(line)
-        return table, {name: self._asked(model, name) for name in missing}
-
-    def _given(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the settings that the options name, with the places of the secrets `names`."""
-        options = ("api_url", "agent")
-        table: dict[str, Any] = {
-            name: value for name in options if (value := self._options.get(name)) is not None
-        }
-        for kind, given in self._places.items():
-            for each in given:
-                name, place = self._named(each, names, kind)
-                # `up` may run in another directory.
-                is_file = kind == "file"
-                table[f"{name}_{kind}"] = (
-                    str(Path(place).expanduser().absolute()) if is_file else place
-                )
-        return table
-
-    def _named(self, option: str, names: Sequence[str], kind: str) -> tuple[str, str]:
-        """Return the secret and the place that an option names."""
-        name, equals, place = option.partition("=")
-        if equals and name in names:
-            return name, place
-        if len(names) == 1:
-            return names[0], option
-        raise ConfigError(
-            f"--token-{kind} {option}: write NAME=PLACE, with the NAME {' or '.join(names)}."
-        )
-
-    def _asked(self, model: type[SecretsConfig], name: str) -> str:
-        """Return the secret that the user types or pastes, until it has the right form."""
-        if how := model.secrets[name].how:
-            echo(how)
-        question = f"{model.label_of(name).capitalize()} (it is not shown)"
-        while True:
-            secret = str(click.prompt(question, default="", show_default=False)).strip(" \t'\"")
-            echo("")  # the terminal has not shown Enter either
-            if not (problem := model.problem_of(name, secret)):
-                return secret
-            if not sys.stdin.isatty():
-                raise ConfigError(f"This is not {problem}.")
-            echo(f"This is not {problem}.")
-
     def _file_of(self, name: str) -> Path:
         """Return the file for a secret; no name of an account contains a dot."""
         more = "" if name == "token" else f".{name}"
@@ -421,7 +282,7 @@ class Onboarding:
             adapter_class(self._channel, channel)
         except LibraryMissing:
             command = library_command(self._channel)
-            if not self._may_ask:
+            if not self._options.may_ask:
                 raise
             echo(f"The library of {self._channel} is missing. This installs it, with its hashes:")
             echo(f"  {shlex.join(command)}")
@@ -433,47 +294,9 @@ class Onboarding:
         if await process.wait():
             raise ConfigError(f"The library was not installed: the reason is in {log}.")
 
-    # -- the owner -----------------------------------------------------------------------------
-
     async def _owner(self, adapter: PlatformAdapter, reach: str) -> str | None:
-        """Return the id of the first sender whom the user confirms as the owner.
-
-        `reach` says how to write to the account. An invitation is accepted once the account runs.
-
-        Return None if the user may not be asked. No message is acknowledged, so all are answered
-        once the account runs.
-        """
-        if not self._may_ask:
-            return None
-        echo(reach)
-        asked: set[str] = set()
-        cursors: dict[str, str] = {}
-        while True:
-            found = await self._poll(adapter, cursors)
-            if profile_of(self._channel).reads_history:  # from now on: the first poll says when
-                moved = {source: at for source, at in found.cursors.items() if at is not None}
-                cursors = {**moved, **cursors}
-            for incoming in found.incoming:
-                invites = incoming.invitation == "invited"
-                if (incoming.is_group and not invites) or incoming.is_bot or incoming.problem:
-                    continue
-                if incoming.sender in asked:
-                    continue
-                asked.add(incoming.sender)
-                who = incoming.sender_name or "Somebody"
-                who = one_line(f"{who} with the id {incoming.sender}")
-                did = "has invited it" if invites else "has written"
-                drop_input()  # one Enter too many must make nobody an owner
-                if click.confirm(f"{who} {did}. Is that you?", default=True):
-                    return incoming.sender
-            await asyncio.sleep(POLL_S)
-
-    async def _poll(self, adapter: PlatformAdapter, cursors: Mapping[str, str]) -> PollResult:
-        try:
-            return await adapter.poll(cursors)
-        except PlatformBusy as busy:
-            await asyncio.sleep(busy.after_s)
-            return PollResult()
+        """Return the id of the owner; None if the user may not be asked."""
+        return await find_owner(adapter, self._channel, reach) if self._options.may_ask else None
 
     # -- the configuration ---------------------------------------------------------------------
 
@@ -494,7 +317,7 @@ class Onboarding:
             for name in self._lost
             if name in secrets or {f"{name}_file", f"{name}_env"} & table.keys()
         ]
-        account = {field: None for name in renewed for field in _fields_of(name)} | dict(table)
+        account = {field: None for name in renewed for field in fields_of(name)} | dict(table)
         account |= {f"{name}_file": str(self._file_of(name)) for name in secrets}
         is_default = self._account == "default"
         section: dict[str, Any] = account if is_default else {"accounts": {self._account: account}}
@@ -533,8 +356,3 @@ class Onboarding:
             )
         else:
             echo("Others who write to it get a code: `/pair CODE` in your chat gives them access.")
-
-
-def _fields_of(name: str) -> tuple[str, str, str]:
-    """Return the fields of a secret."""
-    return name, f"{name}_env", f"{name}_file"
