@@ -53,7 +53,7 @@ def status(check: str | None, as_json: bool) -> None:
 def _has_problem(fleet: Mapping[str, Any], check: str, *, is_shown: bool) -> bool:
     """Print the problems of a fleet, or of a part on this host; return whether there are any.
 
-    A drained host is no problem: somebody wants it so.
+    A drained host is no problem: an operator has drained it.
     """
     if check == "all":
         problems = [
@@ -105,11 +105,26 @@ def _print(fleet: Mapping[str, Any]) -> None:
         echo(f"  {session['state']:<9} {sid} {session['key']}{pause_of(session)}")
     if count > len(busy) == MAX_SHOWN:
         echo(f"  and {count - len(busy)} more")
+    for agent in fleet.get("failing", ()):  # a gateway may be of an earlier version
+        _print_failing(agent, fleet["atMs"])
     if "configuration" in problems:
         echo(f"config    {problems['configuration']}")
     echo(f"memory    {problems.get('redis') or _memory(fleet['memory'])}")
     if letters := fleet["deadLetters"]:
         echo(f"dead      {letters}: see `remoteclaw deadletters list`")
+
+
+def _print_failing(agent: Mapping[str, Any], at_ms: int) -> None:
+    """Print that turns of an agent failed lately, and the newest of each category."""
+    echo(f"failed    {one_line(agent['agent'])}: {agent['line']}")
+    for failed in agent["categories"]:
+        count, age = failed["count"], format_duration(at_ms - failed["atMs"])
+        newest = f"{age} ago on {one_line(failed['host'])}, in {failed.get('sessionKey') or '?'}"
+        echo(f"  {count} {failed['category']}, {'the newest ' if count > 1 else ''}{newest}")
+        if failed["reason"]:
+            echo(f"    {one_line(failed['reason'])}")
+        reference = failed["reference"]
+        echo(f"    remoteclaw sessions trace {reference}, remoteclaw logs --session {reference}")
 
 
 def _host(host: Mapping[str, Any]) -> str:

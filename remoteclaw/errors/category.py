@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-__all__ = ["ErrorCategory", "classify_end", "classify_error"]
+__all__ = ["OF_THE_MESSAGE", "ErrorCategory", "classify_end", "classify_error"]
 
 
 class ErrorCategory(StrEnum):
@@ -29,6 +29,18 @@ class ErrorCategory(StrEnum):
     ANSWER_TOO_LONG = "answer_too_long"
     FATAL = "fatal"
 
+
+#: The categories of failures that are due to one message or one conversation.
+OF_THE_MESSAGE = frozenset(
+    {
+        ErrorCategory.CONTEXT_OVERFLOW,
+        ErrorCategory.UNFIT_IMAGE,
+        ErrorCategory.INVALID_REQUEST,
+        ErrorCategory.SESSION_EXPIRED,
+        ErrorCategory.UNREADABLE,
+        ErrorCategory.ANSWER_TOO_LONG,
+    }
+)
 
 _BY_STATUS = {
     401: ErrorCategory.AUTH,

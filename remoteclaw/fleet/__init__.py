@@ -40,6 +40,7 @@ from remoteclaw.fleet.terminals.terminals import Terminals
 from remoteclaw.fleet.tokens import Logins, Tokens
 from remoteclaw.fleet.turns.calls import ToolCalls
 from remoteclaw.fleet.turns.edits import Edits
+from remoteclaw.fleet.turns.failed import FailedTurns
 from remoteclaw.fleet.turns.inbound import Inbound
 from remoteclaw.fleet.turns.lease import Leases
 from remoteclaw.fleet.turns.outcomes import Outcomes
@@ -71,6 +72,7 @@ class Fleet:
     logins: Logins
     dead_letters: DeadLetters
     drains: Drains
+    failed_turns: FailedTurns
     calls: ToolCalls
     chats: Chats
     gateways: Gateways
@@ -136,6 +138,7 @@ class Fleet:
             inbox=Inbox(scripts),
             dead_letters=DeadLetters(scripts, waker),
             drains=Drains(scripts),
+            failed_turns=FailedTurns(scripts),
             calls=calls,
             chats=Chats(scripts),
             gateways=Gateways(scripts),

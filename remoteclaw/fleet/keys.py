@@ -47,6 +47,8 @@ USAGE = "rc:usage"
 #: Hash: the turns by agent, status and error, and the histograms of durations by agent or channel,
 #: as numbers (`fleet.metrics`).
 METRICS = "rc:metrics"
+#: Stream: the turns that failed lately, at most 200; expires a day after the last one.
+FAILED_TURNS = "rc:failed-turns"
 #: Sorted set: the turns that wait for another session's turn, scored by when they stop waiting
 #: (ms).
 WAITS = "rc:waits"

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result, Tool
+from remoteclaw.tools.failing import FailingAgent
 from remoteclaw.tools.sessions import PauseFacts
 
 
@@ -159,6 +160,8 @@ class FleetResult(Result):
     """How many requests wait for an answer."""
     today: Today
     problems: tuple[Problem, ...]
+    failing: tuple[FailingAgent, ...]
+    """The agents of which turns failed within the last day."""
     hosts: tuple[Host, ...]
     memory: RedisMemory
     lanes: tuple[LaneLoad, ...]
@@ -284,8 +287,9 @@ METHODS = (
     ),
     Method(
         name="fleet.status",
-        description="Show the state of the fleet: its numbers, problems, lanes, workers, busy "
-        "sessions, warm agents of this host, adapters and the number of dead letters.",
+        description="Show the state of the fleet: its numbers, problems, failed turns, lanes, "
+        "workers, busy sessions, warm agents of this host, adapters and the number of dead "
+        "letters.",
         params=NoParams,
         result=FleetResult,
         scope="read",

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.channels.process import adapter_class
-from remoteclaw.clock import boot_id
+from remoteclaw.clock import boot_id, now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.config.identity import identity_problem
 from remoteclaw.config.load import load_config, overrides
@@ -240,6 +240,9 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
             yield finding
         for agent, text in pool_problems(config, workers).items():
             yield Finding(f"agent {agent}", False, text)
+        for failing in await fleet.failed_turns.by_agent():
+            if problem := failing.problem(now_ms()):
+                yield Finding(f"turns of {failing.agent}", False, problem)
         if problem := version_problem(await fleet.processes.list()):
             yield Finding("versions", False, problem)
         if problem := zone_problem(config, workers):

@@ -10,10 +10,12 @@ import pytest
 from remoteclaw.config.model import Budget, Config, FleetConfig
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.workers import WorkerView
+from remoteclaw.messages import reference
 from remoteclaw.up.doctor import zone_problem
 from tests.support.cli import run, without_stack
 from tests.support.doors import gateway_process
 from tests.support.forwarding import ForwardProxy
+from tests.support.leases import begun
 from tests.support.stack import Stack
 
 
@@ -234,6 +236,11 @@ async def test_doctor_reports_an_agent_that_is_not_signed_in(stack: Stack, direc
 
 
 async def test_doctor_and_status_report_missing_and_foreign_processes(stack: Stack) -> None:
+    for _ in range(3):
+        lease, accepted = await begun(stack.fleet)
+        error = {"category": "auth", "detail": "401: log in again"}
+        await lease.turns.finish("failed", reply=[], error=error)
+        await lease.close()
     await stack.start_worker()
     stranger = await stack.start_stranger()
 
@@ -248,6 +255,16 @@ async def test_doctor_and_status_report_missing_and_foreign_processes(stack: Sta
     assert "sweeper   none" in status.stdout
     assert "gateway   none here" in status.stdout
     assert "not started as `remoteclaw worker`" in status.stdout
+    trace = f"remoteclaw sessions trace {reference(accepted.session.sid, accepted.entry_id)}"
+    assert (
+        "NO  turns of main    3 turns of main failed, with no answer between them (3 auth): "
+        in doctor.stdout
+    )
+    assert f"`{trace}` says why" in doctor.stdout
+    assert "failed    main: the last 3 turns failed\n  3 auth, the newest 0 s ago on " in re.sub(
+        r"\d+ s ago", "0 s ago", status.stdout
+    )
+    assert f"    401: log in again\n    {trace}, remoteclaw logs --session " in status.stdout
 
 
 async def test_status_counts_every_session_that_has_work(stack: Stack) -> None:

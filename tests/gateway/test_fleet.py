@@ -8,8 +8,10 @@ import pytest
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.replies.reader import DeliveryFailure
+from remoteclaw.messages import reference
 from tests.support.cli import give_up
 from tests.support.doors import Refused, opened
+from tests.support.leases import begun
 from tests.support.pages import login, paged
 from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import eventually
@@ -169,3 +171,19 @@ async def test_concurrent_doctor_calls_share_one_run_and_block_no_other_call(
     (agent,) = (each for each in one["findings"] if each["subject"] == "agent main")
     assert not agent["ok"]
     assert "'/no/claude' is not installed" in agent["text"]
+
+
+async def test_fleet_status_has_the_reason_of_a_failed_turn_without_secrets(stack: Stack) -> None:
+    stack.configure({"runtime": "demo", "env": {"MODEL_KEY": "a-secret-of-mine"}})
+    lease, accepted = await begun(stack.fleet)
+    error = {"category": "auth", "detail": "401: a-secret-of-mine is refused"}
+    await lease.turns.finish("failed", reply=[], error=error)
+    async with opened(stack) as door, paged(door, await login(stack, door, scope="read")) as client:
+        (agent,) = (await client.call("fleet.status"))["failing"]
+
+    assert agent["line"] == "the last turn failed"
+    (failed,) = agent["categories"]
+    assert failed["reason"] == "401: [secret] is refused"
+    assert (failed["count"], failed["category"]) == (1, "auth")
+    assert failed["sessionKey"] == str(accepted.session)
+    assert failed["reference"] == reference(lease.sid, accepted.entry_id)

@@ -1,5 +1,5 @@
 -- The fleet's counters and histograms: fields of one hash, each a whole number, named with slashes.
--- keys: metrics; args: buckets
+-- keys: metrics, failed_turns; args: buckets
 --   buckets: the upper bounds of all histograms, in milliseconds, ascending, separated by commas
 
 -- Add an observation of `ms` milliseconds to the histogram `name` in `changes`: fields, and what is added to each.
@@ -21,4 +21,15 @@ local function add_metrics(key, changes)
     sums[2 * position] = string.format('%.0f', (before and tonumber(before) or 0) + changes[fields[position]])
   end
   redis.call('HSET', key, unpack(sums))
+end
+
+-- The number of failed turns that are kept, and for how long after the last one: about 30 KB, for a night.
+local MAX_FAILED, FAILED_MS = 200, 24 * HOUR_MS
+
+-- Keep a failed turn of an agent, with the number of the agent's turns that were answered before it. While that number
+-- stays the same, all turns since have failed.
+local function note_failure(keys, fields)
+  local answered = redis.call('HGET', keys.metrics, 'turns/' .. fields[2] .. '/done/') or 0
+  redis.call('XADD', keys.failed_turns, 'MAXLEN', MAX_FAILED, '*', 'answered', answered, unpack(fields))
+  redis.call('PEXPIRE', keys.failed_turns, FAILED_MS)
 end

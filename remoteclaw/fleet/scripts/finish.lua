@@ -1,8 +1,9 @@
 -- End the turn: store its outcome, put its last messages on the reply stream, and remove its entries, in one step.
 -- uses: replies, requests, entries, sessions, edits, record, asides, work, usage, metrics, budgets
 -- keys: state, session_map, inbound, replies, dead_letters, record, side_effects, result_inbound?, result_state?, active,
---   sessions, usage, usage_day, usage_hour, spent, metrics, live, aside_notes, live_of?, home_record?, home_aside_notes?, outcome,
---   outcome_channel, result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*, spent_in*, budgets*
+--   sessions, usage, usage_day, usage_hour, spent, metrics, failed_turns, live, aside_notes, live_of?, home_record?,
+--   home_aside_notes?, outcome, outcome_channel, result_outcome?, home_outcome?, home_outcome_channel?, queues*, blobs*,
+--   spent_in*, budgets*
 -- args: epoch, turn, attempt, status, outcome_ms, reply?, error?, agent_process?, sid, first_index, steered, answered,
 --   record?, record_bytes, record_ms?, result?, result_sid?, grace_ms, result_key?, is_about_person, usage?, agent,
 --   root, payers?, usage_ms, zone_offsets, buckets, last_note?, above?, hint?, home_entry?, home_note?, limits?, conversations?,
@@ -143,6 +144,10 @@ if args.usage then  -- the agent was asked
   end
 end
 add_metrics(keys.metrics, counted)
+if args.status == 'failed' or args.status == 'dead' then
+  local host = redis.call('HGET', keys.state, 'host')
+  note_failure(keys, {'agent', args.agent, 'category', category, 'sid', args.sid, 'turn', turn, 'host', host or ''})
+end
 forget_turn(keys.state)
 redis.call('HSET', keys.state, 'finished_turn', turn)
 for name, conversation in pairs(args.conversations and cjson.decode(args.conversations) or {}) do

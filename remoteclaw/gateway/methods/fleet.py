@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from remoteclaw import __version__
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of
 from remoteclaw.channels.web.profile import CHANNEL
 from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
@@ -26,6 +27,7 @@ from remoteclaw.fleet.restores import paused_problem
 from remoteclaw.fleet.sessions.sessions import SessionView
 from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
 from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.failing_agents import failing_agents
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.host.process import run_to_end
 from remoteclaw.messages import DEFAULT_ACCOUNT
@@ -60,8 +62,9 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     memory = await fleet.scripts.memory()
     names = shown_names(processes)
     paused = paused_problem(await fleet.restores.paused_from())
+    failing, at_ms = await fleet.failed_turns.by_agent(), now_ms()
     return contract.FleetResult(
-        at_ms=now_ms(),
+        at_ms=at_ms,
         host=names.get(call.home.host_id, call.config.fleet.name_of_host),
         running=counts.running,
         waiting=counts.waiting,
@@ -82,6 +85,18 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
             ),
             *(() if paused else _worker_problems(call.config, workers)),
             *_adapter_problems(adapters),
+            *(
+                contract.Problem(subject=f"turns of {agent.agent}", text=text)
+                for agent in failing
+                if (text := agent.problem(at_ms))
+            ),
+        ),
+        failing=await failing_agents(
+            failing,
+            fleet.failed_turns,
+            fleet.sessions,
+            hosts=names,
+            scrubber=Scrubber(secrets_of(call.config)),
         ),
         lanes=_lanes(workers, await fleet.workers.hints()),
         workers=tuple(worker_of(view, busy, names) for view in workers),

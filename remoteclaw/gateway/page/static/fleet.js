@@ -5,7 +5,7 @@ import { chart, countTop, durationTop, periodsOf, segmented } from "./charts.js"
 import { bar, count, dollars, duration, el, newId, pauseOf, problemLine, setMessage, size, view } from "./dom.js";
 import { stateMark } from "./icons.js";
 import { nameOf, sessionLink } from "./session_keys.js";
-import { age, ageText, figures, table, updateAges } from "./tables.js";
+import { age, ageText, figures, table, updateAges, withCode } from "./tables.js";
 
 /** How often the ages are updated. */
 const AGES_MS = 1000;
@@ -29,6 +29,14 @@ export function fleetView(link) {
       session.agent, count(session.waiting), age(session.sinceMs)],
   });
   const more = el("p", { class: "notice", hidden: true });
+  const lines = el("div", {});
+  const failed = table("Failed turns", ["Agent", "Failed", "The newest in", "Ago", "Computer", "Reason"], {
+    key: (turns) => `${turns.agent} ${turns.category}`, empty: "",
+    cells: (turns) => [turns.agent, `${count(turns.count)} ${turns.category.replaceAll("_", " ")}`,
+      [turns.sessionKey ? sessionLink(turns.sessionKey, turns.title) : "", " ", el("code", { text: turns.reference })],
+      age(turns.atMs), computer(turns.host), turns.reason],
+  });
+  const failures = section("Failed turns", lines, failed.element);
   const lanes = el("dl", { class: "facts" });
   const workers = table("Workers", ["Worker", "Now", "Since"], {
     key: (worker) => worker.name, empty: "No worker runs.",
@@ -55,7 +63,7 @@ export function fleetView(link) {
     cells: (process) => [process.kind, process.host, String(process.pid), process.serves],
   });
   // Hidden until all of it is known: nothing moves while it is loaded.
-  const content = el("div", { class: "fleet data", hidden: true }, numbers.element, wrong.element, charts.element,
+  const content = el("div", { class: "fleet data", hidden: true }, numbers.element, wrong.element, failures, charts.element,
     section("At work", sessions.element, more),
     section("Workers", lanes, workers.element),
     section("Warm agents", agents.element), section("Accounts", accounts.element),
@@ -105,6 +113,10 @@ export function fleetView(link) {
     const titled = (each) => ({ ...each, title: titles.get(each.sessionKey) ?? undefined });
     showNumbers();
     wrong.show(status);
+    failures.hidden = !status.failing.length;
+    lines.replaceChildren(...status.failing.map(({ agent, line, categories: [{ reference }] }) => el("p", {},
+      ...withCode(`${agent}: ${line}. \`remoteclaw sessions trace ${reference}\` shows the newest.`))));
+    failed.show(status.failing.flatMap(({ agent, categories }) => categories.map((each) => titled({ ...each, agent }))));
     sessions.show(status.sessions);
     setMessage(more, status.busySessions > status.sessions.length ? `${count(status.busySessions)} sessions have work in all.` : "");
     lanes.replaceChildren(...status.lanes.flatMap((lane) => [el("dt", { text: LANES[lane.name] ?? lane.name }), el("dd", { text: laneText(lane) })]));
