@@ -4,6 +4,19 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a restored fleet that begins at once",
+        before="await self._scripts.call(client.set, keys.RESTORED, backup_ms)",
+        after="pass",
+        test="test_a_conversation_goes_on_from_a_backup_once_the_operator_has_seen_what_waits",
+    ),
+    Mutant(
+        "a reply in a backup that is sent without a look",
+        before='if provider == "web":\nreturn',
+        after="return",
+        test="test_a_conversation_goes_on_from_a_backup_once_the_operator_has_seen_what_waits",
+        within="_hold_replies",
+    ),
+    Mutant(
         "a worker of a drained host that goes on taking work",
         before="os.kill(os.getpid(), signal.SIGTERM)",
         after="pass",

@@ -18,6 +18,12 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     Mutant(
+        "a hint for any worker, although the agent has a label",
+        before="if label then lane = lane .. '.' .. label end",
+        after="",
+        test="test_the_sweeper_sends_a_lost_hint_to_the_pool_of_the_agent",
+    ),
+    Mutant(
         "a message that says that it is worked on after its worker's death",
         before="runs = status == 'running' and tonumber(until_ms or 0) > now_ms()",
         after="runs = status == 'running'",

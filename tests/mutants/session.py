@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a worker that runs the turns of another pool",
+        before="if agent is None or agent.runs_on in (None, self._label):",
+        after="if True:",
+        test="test_an_agents_turns_run_only_on_workers_with_its_label",
+    ),
+    Mutant(
         "a memory that a stranger's chat reads",
         before="return is_owner(self._config, subject_of(session, turn.entries, limits))",
         after="return True",

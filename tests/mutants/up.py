@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a backup with the secrets of the configuration",
+        before="if is_url or (is_secret and not with_secrets):",
+        after="if is_url:",
+        test="test_secrets_are_in_a_backup_only_if_asked_for",
+    ),
+    Mutant(
+        "a backup with files of secrets",
+        before="if with_secrets:\nfiles |= found",
+        after="if True:\n    files |= found",
+        test="test_secrets_are_in_a_backup_only_if_asked_for",
+    ),
+    Mutant(
         "an `up` that cuts off its turns at SIGTERM",
         before="await asyncio.gather(*(worker.wait() for worker in self._workers.values()))",
         after="pass",
