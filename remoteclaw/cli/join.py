@@ -43,7 +43,7 @@ def join(url: str, label: str | None) -> None:
     home.create()
     url = fit_url(url)
     if not asyncio.run(_examine(url, home, config, label or "")):
-        raise RemoteClawError("Something is missing, so nothing was saved: mend it and join again.")
+        raise RemoteClawError("A check failed, so nothing was saved: mend it and join again.")
     plan = change_file(lambda file: file.plan_patch(file.read(), {"redis": {"url": url}}))
     if plan.paths:
         echo(f"Saved in {home.config_file}: redis.url.")

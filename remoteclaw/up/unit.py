@@ -14,7 +14,7 @@ from remoteclaw.config.model.channels import SecretsConfig, accounts_of
 from remoteclaw.host.environment import DIRECTORIES, NETWORK, SESSION
 from remoteclaw.up.agents import environment_of
 
-#: The first words of each unit. A unit without them is somebody else's, and is left as it is.
+#: The first words of each unit. A unit without them is not of RemoteClaw, and is left as it is.
 MARK = "# Written by `remoteclaw service"
 #: What stands in a unit before the path of its file with secret variables, which may be absent.
 ENVIRONMENT_FILE = "EnvironmentFile=-"

@@ -154,7 +154,7 @@ async def test_of_two_that_add_an_account_at_once_one_succeeds_and_keeps_its_tok
     with Terminal.running(*command, env=stack.env()) as late:
         await asyncio.to_thread(hides_input, late)
         late.type(f"{bot.token}\r")
-        await asyncio.to_thread(late.see, "Now write something")
+        await asyncio.to_thread(late.see, "Now write a message")
         added = add(stack, *command[3:], "--owner", "7", typed=f"{bot.token}\n")
         bot.say("hello", chat=8)
         await asyncio.to_thread(late.see, "Is that you?")

@@ -35,7 +35,7 @@ class SlackAccount(SecretsConfig):
         "Open it, choose the workspace, then Next and Create.",
     )
     reach: ClassVar[str] = (
-        "Now write something to {name} in its direct chat, so that it learns who you are. Slack "
+        "Now write a message to {name} in its direct chat, so that it learns who you are. Slack "
         "has it under Apps in the sidebar, and finds it by its name. This first message gets no "
         "answer."
     )

@@ -223,7 +223,7 @@ class SecretsConfig(AccountConfig):
     """The secrets, by name, in the order in which `channel add` asks for them."""
     making: ClassVar[Sequence[str]] = ()
     """How to make a new account, in lines; empty if the channel's `sign_up` says it."""
-    reach: ClassVar[str] = "Now write something to {name}, so that it learns who you are."
+    reach: ClassVar[str] = "Now write a message to {name}, so that it learns who you are."
     """How its owner writes to the account for the first time."""
 
     @classmethod
