@@ -31,12 +31,24 @@ async def names(stack: Stack) -> set[str]:
     return {name.decode() for name in found}
 
 
+async def listeners(stack: Stack, name: str) -> int:
+    """Return the number of those that listen for RQ's commands to a worker."""
+    client: Any = stack.fleet.scripts.client
+    channel = keys.rq_commands(name.removeprefix(keys.rq_worker("")))
+    return int((await client.pubsub_numsub(channel))[0][1])
+
+
 async def test_live_and_frozen_workers_stay_in_rqs_registries(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "LOST_S", 0)
     await stack.start_worker()
     frozen = await stack.start_worker()
+
+    async def all_listen() -> bool:
+        return 0 not in [await listeners(stack, name) for name in await names(stack)]
+
+    await eventually(all_listen)  # a worker's first beat precedes that
     frozen.send_signal(signal.SIGSTOP)
     await forget_beats(stack)
 
@@ -89,12 +101,10 @@ async def test_a_worker_of_a_lost_machine_leaves_rqs_registries_after_a_time(
     worker.kill()
     worker.wait()
     await forget_beats(stack)
-    client = stack.fleet.scripts.client
     (name,) = await names(stack)
-    channel = keys.rq_commands(name.removeprefix(keys.rq_worker("")))
 
     async def is_silent() -> bool:
-        return (await client.pubsub_numsub(channel))[0][1] == 0
+        return await listeners(stack, name) == 0
 
     await eventually(is_silent)
     assert await stack.fleet.workers.clear_dead(nothing_known) == 0
