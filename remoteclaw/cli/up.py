@@ -244,15 +244,18 @@ async def _finish_turns(
     """Wait for the running turns after SIGTERM, at most `[fleet] stop_s`."""
     import asyncio
 
-    if not config.fleet.stop_s or not (count := await supervisor.busy()):
+    if not config.fleet.stop_s:
         return
-    turns = "1 turn runs" if count == 1 else f"{count} turns run"
-    with contextlib.suppress(OSError):
-        echo_wrapped(
-            f"{turns}: `up` ends after that, in {format_duration(int(config.fleet.stop_s * 1000))} "
-            "at most, or at once with Ctrl-C or a second SIGTERM."
-        )
-        sys.stdout.flush()
+    if count := await supervisor.busy():
+        turns = "1 turn runs" if count == 1 else f"{count} turns run"
+        limit = format_duration(int(config.fleet.stop_s * 1000))
+        with contextlib.suppress(OSError):
+            echo_wrapped(
+                f"{turns}: `up` ends after that, in {limit} at most, or at once with Ctrl-C or a "
+                "second SIGTERM."
+            )
+            sys.stdout.flush()
+    # Also without a busy worker: one of them may be about to begin a turn.
     finishing = asyncio.create_task(supervisor.finish_turns())
     leaving = asyncio.create_task(ends_at_once.wait())
     await asyncio.wait((finishing, leaving), return_when=asyncio.FIRST_COMPLETED)

@@ -251,9 +251,13 @@ class Supervisor:
             await self._is_ready.wait()
 
         async def run() -> int:
+            if self._is_finishing:
+                return 0
             log = self._worker_log(number)
             process = await self._forks.fork("rq.cli", *WORKER, env=env, log=log)
             self._workers[number] = process
+            if self._is_finishing:  # `finish_turns()` has not seen it
+                process.send_signal(signal.SIGTERM)
             return await process.wait()
 
         await _keep(f"worker {number + 1}", run, until=lambda: self._is_finishing)
