@@ -27,32 +27,48 @@ def drain(host: str | None, timeout: float | None, undo: bool, as_json: bool) ->
     Prints what it waits for. Messages go to other hosts; without any, they wait. Workers that a
     supervisor starts again wait, too, until `drain --undo` or a start of `remoteclaw up`.
 
-    Exit status: 0 no turn runs here, 1 some still run after --timeout.
+    Exit status: 0 no turn runs here, 1 some still run after --timeout, or somebody has undone it.
     """
-    method = "hosts.resume" if undo else "hosts.drain"
-    state = call_method(method, **({"host": host} if host else {}))
+    which = {"host": host} if host else {}
+    state = call_method("hosts.resume" if undo else "hosts.drain", **which)
     if undo:
         if as_json:
             echo_json(state)
         else:
             echo(f"{one_line(state['host'])} takes work again.")
         return
+    if host:  # a host that has ended has only its id
+        which = {"host": state["id"]}
+    undo_there = f"drain --undo --host {state['id']}" if host else "drain --undo"
+    undoing = f"`remoteclaw {undo_there}` undoes it."
+    try:
+        state = _wait(state, which, timeout, is_shown=not as_json)
+    except KeyboardInterrupt:
+        echo(f"{one_line(state['host'])} stays drained: {undoing}", err=True)
+        raise
+    is_over = state["sinceMs"] is not None and not (state["workers"] or state["turns"])
+    if as_json:
+        echo_json(state)
+    else:
+        _print_end(state, undoing, is_over=is_over)
+    sys.exit(0 if is_over else 1)
+
+
+def _wait(
+    state: dict[str, Any], which: Mapping[str, str], timeout: float | None, *, is_shown: bool
+) -> dict[str, Any]:
+    """Return the state of a drained host once nothing runs there, or nobody waits for that."""
     until, shown = boottime() + (timeout or 0.0), ""
-    while state["workers"] or state["turns"]:
-        if not as_json and (lines := "\n".join(_waits_for(state))) != shown:
+    while state["sinceMs"] is not None and (state["workers"] or state["turns"]):
+        if is_shown and (lines := "\n".join(_waits_for(state))) != shown:
             shown = lines
             echo(lines)
             sys.stdout.flush()
         if timeout is not None and boottime() >= until:
             break
         time.sleep(LOOK_S)
-        state = call_method(method, **({"host": host} if host else {}))
-    is_over = not state["workers"] and not state["turns"]
-    if as_json:
-        echo_json(state)
-    else:
-        _print_end(state, is_over=is_over)
-    sys.exit(0 if is_over else 1)
+        state = call_method("hosts.get", **which)
+    return state
 
 
 def _waits_for(state: Mapping[str, Any]) -> Iterator[str]:
@@ -65,10 +81,13 @@ def _waits_for(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"waits for {count} {'worker' if count == 1 else 'workers'} to end"
 
 
-def _print_end(state: Mapping[str, Any], *, is_over: bool) -> None:
+def _print_end(state: Mapping[str, Any], undoing: str, *, is_over: bool) -> None:
     host = one_line(state["host"])
+    if state["sinceMs"] is None:
+        echo(f"{host} takes work again: somebody has undone the drain.")
+        return
     if is_over:
-        echo(f"{host} is drained: no turn runs there. `remoteclaw drain --undo` undoes it.")
+        echo(f"{host} is drained: no turn runs there. {undoing}")
     else:
         count = len(state["turns"])
         echo(

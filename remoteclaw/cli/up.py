@@ -197,6 +197,8 @@ async def _up(
                 _print_row("careful", f"{name}: {openings}")
         if hint := not_passed(config):
             _print_row("hint", hint)
+        if ready.was_drained:
+            _print_row("drained", "this host was drained; with this start, it takes work again")
         if ready.repaired:
             _print_row("problem", ready.repaired)
         if problem := paused_problem(await supervisor.fleet.restores.paused_from()):

@@ -51,9 +51,9 @@ class Drains:
             ]
         )
 
-    async def undo(self, host_id: str) -> None:
-        """Let the workers of a host take work again."""
-        await self._scripts.call(self._scripts.client.hdel, keys.DRAINED, host_id)
+    async def undo(self, host_id: str) -> bool:
+        """Let the workers of a host take work again; return whether it was drained."""
+        return bool(await self._scripts.call(self._scripts.client.hdel, keys.DRAINED, host_id))
 
     async def hosts(self) -> Mapping[str, int]:
         """Return the ids of the drained hosts, and since when (ms)."""

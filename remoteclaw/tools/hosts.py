@@ -1,4 +1,4 @@
-"""Methods about a host: drain it before it is stopped, and let it take work again."""
+"""Methods about a host: drain it before it is stopped, look at it, and let it work again."""
 
 from remoteclaw.tools.base import Id, Method, Params, Result
 from remoteclaw.tools.fleet import SessionAtWork, Worker
@@ -38,11 +38,18 @@ METHODS = (
     Method(
         name="hosts.drain",
         description="Drain a host: its workers finish their turns and end, and new ones wait. The "
-        "result says what still runs; call it again to see the progress.",
+        "result says what still runs; `hosts.get` shows the progress.",
         params=HostParams,
         result=DrainedHost,
         scope="admin",
         effect="system",
+    ),
+    Method(
+        name="hosts.get",
+        description="Return whether a host is drained, and what runs there.",
+        params=HostParams,
+        result=DrainedHost,
+        scope="admin",
     ),
     Method(
         name="hosts.resume",

@@ -99,6 +99,8 @@ class Ready:
     """The duration of the start."""
     repaired: str | None
     """A sentence about the repair of Redis' file; None if it was not damaged."""
+    was_drained: bool
+    """Whether the host was drained before this start, which has undone that."""
 
 
 class Supervisor:
@@ -141,7 +143,7 @@ class Supervisor:
                 # A killed gateway's entry would be mistaken for that of the new one.
                 address = url_of(sockets[0])
                 await self.fleet.gateways.withdraw(self._home.host_id, address)
-                await self.fleet.drains.undo(self._home.host_id)
+                was_drained = await self.fleet.drains.undo(self._home.host_id)
                 name = self._config.fleet.name_of_host
                 listed = self.fleet.processes.announced("sweeper", self._home.host_id, name)
                 async with listed, asyncio.TaskGroup() as tasks:
@@ -152,7 +154,7 @@ class Supervisor:
                         workers = self._config.fleet.workers
                         seconds = boottime() - started
                         repaired = self._redis.repaired if self._redis else None
-                        yield Ready(redis_name, workers, address, seconds, repaired)
+                        yield Ready(redis_name, workers, address, seconds, repaired, was_drained)
                     finally:
                         for duty in duties:
                             duty.cancel()

@@ -193,6 +193,40 @@ async def test_a_drained_host_finishes_its_turns_and_others_take_the_rest(
     await eventually(works)
 
 
+async def test_a_drain_that_somebody_undoes_stops_waiting(stack: Stack, directory: Path) -> None:
+    """It does not drain the host again."""
+    stack.configure({"runtime": "demo", "command": list(script(directory, WAITING))})
+    log = directory / "drain.log"
+    await stack.start_worker()
+    await stack.reached(await stack.append("one"), "output")
+    draining = start_program((REMOTECLAW, "drain"), env=stack.env(), log=log)
+    await eventually(lambda: log.exists() and "waits for main in" in log.read_text())
+
+    run_command("drain", "--undo", env=stack.env())
+
+    assert draining.wait(HANG_S) == 1
+    assert "somebody has undone the drain" in log.read_text()
+    assert not await stack.fleet.drains.hosts()
+
+
+async def test_a_host_is_drained_whose_name_begins_that_of_another(stack: Stack) -> None:
+    processes = stack.fleet.processes
+
+    async def are_listed() -> bool:
+        return len(await processes.list()) == 2
+
+    async with (
+        processes.announced("worker", "gpu-1", "gpu"),
+        processes.announced("gateway", "gpu2-1", "gpu2"),
+    ):
+        await eventually(are_listed)
+
+        drained = run_command("drain", "--host", "gpu", env=stack.env())
+
+    assert drained.stdout.endswith("`remoteclaw drain --undo --host gpu-1` undoes it.\n")
+    assert list(await stack.fleet.drains.hosts()) == ["gpu-1"]
+
+
 async def test_warm_agents_end_after_the_last_worker_of_their_host(stack: Stack) -> None:
     stack.configure(leave_s=0)
     first = await stack.start_worker(REMOTECLAW_LIFELINE="")

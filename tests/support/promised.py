@@ -97,6 +97,7 @@ PROMISED = {
         "health": (None, "", "YYYY FFFF"),
         "fleet.status": (None, "", "YYYY FFFF"),
         "hosts.drain": (None, "host?", "FFFY FFFF"),
+        "hosts.get": (None, "host?", "FFFY FFFF"),
         "hosts.resume": (None, "host?", "FFFY FFFF"),
         "deadletters.list": (None, "limit?", "YYYY FFFF"),
         "deadletters.show": (None, "id", "YYYY FFFF"),

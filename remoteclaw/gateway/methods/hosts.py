@@ -15,6 +15,10 @@ async def _drain(call: Call, params: contract.HostParams) -> contract.DrainedHos
     return await _state(call, name, host_id)
 
 
+async def _get(call: Call, params: contract.HostParams) -> contract.DrainedHost:
+    return await _state(call, *await _host(call, params.host))
+
+
 async def _resume(call: Call, params: contract.HostParams) -> contract.DrainedHost:
     name, host_id = await _host(call, params.host)
     await call.fleet.drains.undo(host_id)
@@ -28,10 +32,8 @@ async def _host(call: Call, name: str | None) -> tuple[str, str]:
     hosts |= shown_names(await call.fleet.processes.list())
     if name is None or name == own:
         return hosts.get(own, call.config.fleet.name_of_host), own
-    found = [
-        (host, host_id)
-        for host_id, host in hosts.items()
-        if name == host or host_id.startswith(name)
+    found = [(host, host_id) for host_id, host in hosts.items() if name == host] or [
+        (host, host_id) for host_id, host in hosts.items() if host_id.startswith(name)
     ]
     if len(found) == 1:
         return found[0]
@@ -66,4 +68,8 @@ async def _state(call: Call, name: str, host_id: str) -> contract.DrainedHost:
     )
 
 
-HANDLERS: Mapping[str, Handler] = {"hosts.drain": _drain, "hosts.resume": _resume}
+HANDLERS: Mapping[str, Handler] = {
+    "hosts.drain": _drain,
+    "hosts.get": _get,
+    "hosts.resume": _resume,
+}
