@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import call_method, load
+from remoteclaw.cli.access import call_method, load, on_fleet
 from remoteclaw.cli.output import echo, echo_text, echo_wrapped, print_table
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RemoteClawError
@@ -71,8 +71,8 @@ def show_unit(part: str) -> None:
 def install_service(part: str, count: int, with_secrets: bool | None) -> None:
     """Install the service, start it, and wait until it is ready.
 
-    A second time, it updates the unit; a service whose unit has changed is restarted, after its
-    running turns.
+    A second time, it updates the unit; a service whose unit or version has changed is restarted,
+    after its running turns.
     """
     from remoteclaw.up.systemd import Systemd
     from remoteclaw.up.unit import Unit
@@ -98,8 +98,8 @@ def install_service(part: str, count: int, with_secrets: bool | None) -> None:
         _remove_instances(systemd, {*systemd.instances(unit.name)} - {*names})
     running = [name for name in names if systemd.state(name).active == "active"]
     systemd.call("enable", "--now", *names)
-    if has_changed and running:
-        _restart(systemd, running)
+    if outdated := running if has_changed else _outdated(running, home, systemd):
+        _restart(systemd, outdated)
     for name in names:
         _wait_until_ready(part, name, home, systemd)
         echo(f"{name} runs (process {systemd.state(name).pid}).")
@@ -284,6 +284,18 @@ def _remove_instances(systemd: "Systemd", names: "set[str]") -> None:
     if names:
         echo(f"Stopping {', '.join(sorted(names))}, after running turns.")
         systemd.call("disable", "--now", *sorted(names), timeout_s=STOP_S)
+
+
+def _outdated(names: Sequence[str], home: "Home", systemd: "Systemd") -> list[str]:
+    """Return the running services whose code is of another version than this command's."""
+    from remoteclaw.host.version import VERSION
+
+    try:
+        processes = on_fleet(lambda fleet: fleet.processes.list()) if names else ()
+    except RemoteClawError:  # the service is not ready, which its reason will say
+        return []
+    versions = {each.pid: each.version for each in processes if each.host_id == home.host_id}
+    return [name for name in names if versions.get(systemd.state(name).pid, VERSION) != VERSION]
 
 
 def _restart(systemd: "Systemd", names: Sequence[str]) -> None:

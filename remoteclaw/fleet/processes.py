@@ -13,7 +13,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.host.version import VERSION
+from remoteclaw.host.version import VERSION, installed_version
 
 Kind = Literal["worker", "gateway", "sweeper", "channels"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -134,15 +134,26 @@ def shown_names(processes: Sequence[HostProcess]) -> Mapping[str, str]:
     return {host_id: name if taken.count(name) == 1 else host_id for host_id, name in names.items()}
 
 
-def version_problem(processes: Sequence[HostProcess]) -> str | None:
-    """Return a sentence that several versions run, and where; None if there is only one."""
-    names = shown_names(processes)
+def version_problem(processes: Sequence[HostProcess], own: str) -> str | None:
+    """Return sentences that several versions run, and where, or another than the installed one.
+
+    `own` is the id of this host, of whose installation that is known. None if all is well.
+    """
+    names, sentences = shown_names(processes), []
     hosts: dict[str, set[str]] = {}
     for each in processes:
         hosts.setdefault(each.version, set()).add(names[each.host_id])
-    if len(hosts) < 2:
-        return None
-    where = "; ".join(
-        f"{version} on {', '.join(sorted(hosts[version]))}" for version in sorted(hosts)
-    )
-    return f"{len(hosts)} versions run: {where}. Restart the processes of the older ones."
+    if len(hosts) > 1:
+        where = "; ".join(
+            f"{version} on {', '.join(sorted(hosts[version]))}" for version in sorted(hosts)
+        )
+        sentences = [
+            f"{len(hosts)} versions run: {where}. Restart the processes of the older ones."
+        ]
+    installed = installed_version()
+    others = sorted({each.version for each in processes if each.host_id == own} - {installed})
+    if others:
+        sentences.append(
+            f"{installed} is installed on this host, and {' and '.join(others)} runs: restart it."
+        )
+    return " ".join(sentences) or None

@@ -1,4 +1,7 @@
-"""The version of the code that this process, or the one from which it was forked, has loaded."""
+"""The version of the code that this process, or the one from which it was forked, has loaded.
+
+And whether the files are those of another version now, as after `git pull`.
+"""
 
 import re
 from pathlib import Path
@@ -25,10 +28,21 @@ def _commit(repository: Path) -> str:
     return head[:7] if re.fullmatch("[0-9a-f]{40}", head) else ""
 
 
-def _version() -> str:
-    commit = _commit(Path(__file__).parents[2])
-    return f"{__version__}+g{commit}" if commit else __version__
+def _version(number: str) -> str:
+    commit = _commit(_PACKAGE.parent)
+    return f"{number}+g{commit}" if commit else number
 
 
+_PACKAGE = Path(__file__).parents[1]
 #: The version, and in a checkout the commit. Read with the code: `git pull` doesn't change it.
-VERSION = _version()
+VERSION = _version(__version__)
+
+
+def installed_version() -> str:
+    """Return the version of the files, which `git pull` changes under running processes."""
+    try:
+        text = (_PACKAGE / "__init__.py").read_text()
+    except OSError:  # it is being replaced
+        return VERSION
+    number = re.search(r'^__version__ = "(.*)"$', text, re.MULTILINE)
+    return _version(number[1]) if number else VERSION

@@ -243,7 +243,7 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         for failing in await fleet.failed_turns.by_agent():
             if problem := failing.problem(now_ms()):
                 yield Finding(f"turns of {failing.agent}", False, problem)
-        if problem := version_problem(await fleet.processes.list()):
+        if problem := version_problem(await fleet.processes.list(), home.host_id):
             yield Finding("versions", False, problem)
         if problem := zone_problem(config, workers):
             yield Finding("time zone", False, problem)

@@ -26,13 +26,14 @@ from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.runs import remove_dead_runs, wait_for_holders
-from remoteclaw.host.forking import ForkedProcess, ForkServer
+from remoteclaw.host.forking import ForkServer
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, is_running, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.telemetry import RESTARTED
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked
+from remoteclaw.up.part import Part, start_part
 from remoteclaw.up.sweep import sweeping
 
 #: Time limit for a worker or the gateway to be ready, in seconds. A process that ends is noticed at
@@ -111,9 +112,9 @@ class Supervisor:
         self._config = config
         self.fleet = Fleet.open(home.redis_url(config), memory_limit=config.redis.memory_limit)
         self._forks = ForkServer(*PRELOADED, log=home.logs / "workers.log")
-        self._workers: dict[int, ForkedProcess] = {}
-        self._gateway: ForkedProcess | None = None
-        self._channels: ForkedProcess | None = None
+        self._workers: dict[int, Part] = {}
+        self._gateway: Part | None = None
+        self._channels: Part | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
         self._is_ready = asyncio.Event()
@@ -256,7 +257,7 @@ class Supervisor:
             if self._is_finishing:
                 return 0
             log = self._worker_log(number)
-            process = await self._forks.fork("rq.cli", *WORKER, env=env, log=log)
+            process = await start_part(self._forks, "rq.cli", *WORKER, env=env, log=log)
             self._workers[number] = process
             if self._is_finishing:  # `finish_turns()` has not seen it
                 process.send_signal(signal.SIGTERM)
@@ -268,9 +269,9 @@ class Supervisor:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
 
         async def run() -> int:
-            self._gateway = await self._forks.fork(
-                "remoteclaw.cli",
-                *("gateway", "--socket=3", "--socket=4"),
+            self._gateway = await start_part(
+                self._forks,
+                *("remoteclaw.cli", "gateway"),
                 env=env,
                 log=self._gateway_log,
                 sockets=sockets,
@@ -289,8 +290,8 @@ class Supervisor:
             while not config().accounts():  # noqa: ASYNC110 - a file can only be polled
                 await asyncio.sleep(CHECK_S)
             log = self._home.logs / "channels.log"
-            self._channels = await self._forks.fork(
-                "remoteclaw.cli", "channel", "run", env=env, log=log
+            self._channels = await start_part(
+                self._forks, "remoteclaw.cli", "channel", "run", env=env, log=log
             )
             return await self._channels.wait()
 
@@ -336,10 +337,8 @@ class Supervisor:
 
     async def _end(self) -> None:
         """End workers and gateway, then agents, and then Redis, which keeps unfinished turns."""
-        stopping = [stop(worker, grace_s=GRACE_S) for worker in self._workers.values()]
-        others = filter(None, (self._gateway, self._channels))
-        stopping += [stop(process, grace_s=GRACE_S) for process in others]
-        await asyncio.gather(*stopping)
+        parts = [*self._workers.values(), self._gateway, self._channels]
+        await asyncio.gather(*(stop(part, grace_s=GRACE_S) for part in parts if part))
         await self._forks.end()
         if self._lifeline is not None:
             os.close(self._lifeline)
@@ -358,7 +357,7 @@ class Supervisor:
             await self._redis.stop()
 
 
-def _require_running(name: str, process: ForkedProcess | None, log_file: Path) -> None:
+def _require_running(name: str, process: Part | None, log_file: Path) -> None:
     """Raise `RemoteClawError` with the last line of its log if a process has ended."""
     if process is None or process.returncode is None:
         return

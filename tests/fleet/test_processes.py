@@ -26,14 +26,14 @@ async def test_two_hosts_of_one_name_are_told_apart_and_two_versions_are_a_probl
 
     async with listed.announced("gateway", own, "vm"):
         await listing(1)
-        assert processes.version_problem(await listed.list()) is None
+        assert processes.version_problem(await listed.list(), own) is None
         monkeypatch.setattr(processes, "VERSION", "0.0.9")
         async with listed.announced("worker", "vm-12345678", "vm"):
             await listing(2)
             hosts = await listed.list()
             assert processes.shown_names(hosts) == {own: own, "vm-12345678": "vm-12345678"}
             text = f"2 versions run: 0.0.9 on vm-12345678; {VERSION} on {own}. "
-            assert (processes.version_problem(hosts) or "").startswith(text)
+            assert (processes.version_problem(hosts, own) or "").startswith(text)
             shown = run_command("status", env=stack.env()).stdout
             assert f"host      {own}: gateway; {VERSION}" in shown
             assert "versions  2 versions run" in shown

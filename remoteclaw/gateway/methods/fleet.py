@@ -81,7 +81,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
                 redis=memory.problem,
                 drained=drain_problem(drained, call.home.host_id),
                 paused=paused,
-                versions=version_problem(processes),
+                versions=version_problem(processes, call.home.host_id),
             ),
             *(() if paused else _worker_problems(call.config, workers)),
             *_adapter_problems(adapters),
