@@ -168,6 +168,25 @@ async def test_a_session_whose_host_stays_busy_moves_to_another_host(fleet: Flee
     assert await fleet.leases.acquire(sid, worker="test", host="elsewhere")
 
 
+async def test_a_session_moves_as_soon_as_its_host_counts_as_gone(fleet: Fleet) -> None:
+    """And not at the next of its checks, which can be half a minute later."""
+    lease, _ = await idle(fleet)
+    await lease.close()
+    client, here = fleet.scripts.client, keys.host("agents@here")
+    await client.set(here, 1)
+    await accept(fleet, "again")
+    await let_pass(fleet, 2001)
+    await fleet.sweeper.sweep()
+    await client.pexpire(here, 3000)  # it has missed two beats
+    await let_pass(fleet, 2001)
+    await fleet.sweeper.sweep()
+    await client.delete(here)
+
+    await let_pass(fleet, 3002)
+
+    assert await fleet.sweeper.sweep() == 1
+
+
 async def test_a_session_that_no_worker_serves_does_not_fill_the_queue(fleet: Fleet) -> None:
     await accept(fleet)
 

@@ -1,9 +1,9 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
 -- keys: active, sessions, sweeper, requests, rq_queues
--- args: retry_ms, max_count, longest_ms, patient_checks, long_checks, listed_ms, alive_ms
+-- args: retry_ms, max_count, longest_ms, patient_checks, long_checks, listed_ms, alive_ms, late_ms
 --   retry_ms, longest_ms: the shortest and longest pause between two checks of a
 --   session; patient_checks: the number of checks for which a session waits for its host; long_checks: the number of
---   checks after which its wait is reported
+--   checks after which its wait is reported; late_ms: a host that counts as gone within this time has missed its beats
 -- result: has_overdue, has_deserted, hints
 --   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone
 -- row: sid, why, session_key, queue, waited_ms
@@ -63,6 +63,8 @@ for _, sid in ipairs(due) do
     end
     redis.call('HINCRBY', key, 'sweeps', 1)
     local wait_ms = args.retry_ms * 2 ^ math.min(checks, 10)
+    local left_ms = host and redis.call('PTTL', 'rc:host:' .. queue) or -1
+    if left_ms > 0 and left_ms < tonumber(args.late_ms) then wait_ms = math.min(wait_ms, left_ms + 1) end
     redis.call('ZADD', keys.active, now + math.min(wait_ms, tonumber(args.longest_ms)), sid)
     -- The first check is after `retry_ms`, and each pause is twice as long as the one before.
     local waited_ms = checks == tonumber(args.long_checks) and args.retry_ms * 2 ^ checks or nil

@@ -12,7 +12,7 @@ from remoteclaw.fleet.requests.requests import Requests
 from remoteclaw.fleet.sessions.state import STATE_MS
 from remoteclaw.fleet.turns.inbound import GRACE_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.fleet.workers import Workers
+from remoteclaw.fleet.workers import BEAT_S, GONE_S, Workers
 from remoteclaw.telemetry import HINTED, SESSION_WAITS
 
 #: The interval between two sweeps, in seconds.
@@ -29,6 +29,9 @@ PATIENT_CHECKS = 5
 LONG_CHECKS = 4
 #: A sweeper counts as running for this long after a sweep, in milliseconds.
 ALIVE_MS = 30_000
+#: A host whose workers have missed two beats is probably gone. Its sessions are checked again when
+#: that is known, so that they don't wait for the pauses between their checks, in milliseconds.
+LATE_MS = int(1000 * (GONE_S - 2 * BEAT_S))
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,7 @@ class Sweeper:
             long_checks=LONG_CHECKS,
             listed_ms=STATE_MS,
             alive_ms=ALIVE_MS,
+            late_ms=LATE_MS,
             rq_queues=keys.RQ_QUEUES,
             deadline=boottime() + INTERVAL_S,
         )
