@@ -6,7 +6,7 @@ import inspect
 import itertools
 import textwrap
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -41,13 +41,13 @@ class DescribedModel(BaseModel):
 
 @functools.cache
 def _descriptions(model: type[DescribedModel]) -> Mapping[str, str]:
-    """Return the docstrings after the fields of a model, by the fields' names."""
+    """Return the docstrings after the fields of a model, by the fields' names.
+
+    Those that can't be found are left out: an update may have replaced the file.
+    """
     descriptions: dict[str, str] = {}
     for cls in reversed(model.__mro__[: model.__mro__.index(DescribedModel)]):
-        with _PARSING:
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-        assert isinstance(definition, ast.ClassDef), "it is a class"
-        for statement, following in itertools.pairwise(definition.body):
+        for statement, following in itertools.pairwise(_statements(cls)):
             match statement, following:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),
@@ -55,3 +55,13 @@ def _descriptions(model: type[DescribedModel]) -> Mapping[str, str]:
                 ) if name in model.model_fields:
                     descriptions[name] = inspect.cleandoc(text)
     return descriptions
+
+
+def _statements(cls: type[DescribedModel]) -> Sequence[ast.stmt]:
+    """Return the statements of a class; empty if its source is not in its file any more."""
+    try:
+        with _PARSING:
+            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    return definition.body if isinstance(definition, ast.ClassDef) else ()

@@ -1,7 +1,12 @@
 """Schema descriptions from the docstrings after attributes."""
 
+import importlib.util
+import os
+import sys
+from pathlib import Path
 from typing import Annotated
 
+import pytest
 from pydantic import ConfigDict, Field
 
 from remoteclaw.described import DescribedModel
@@ -39,3 +44,28 @@ def test_the_docstring_after_an_attribute_becomes_its_schema_description() -> No
     }  # fmt: skip
     assert descriptions(output_schema)["out"] == "A list."
     assert descriptions(input_schema["$defs"]["Base"]) == {"FIRST": first, "PLAIN": None}
+
+
+@pytest.mark.parametrize("then", ["", "class Other:\n    pass\n", "(", None])
+def test_a_model_has_a_schema_after_its_file_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str | None
+) -> None:
+    """As by `git pull` under a running gateway."""
+    file = tmp_path / "replaced.py"
+    file.write_text(
+        "from remoteclaw.described import DescribedModel\n"
+        "class Replaced(DescribedModel):\n    word: str\n    'A word.'\n"
+    )
+    spec = importlib.util.spec_from_file_location("replaced", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "replaced", module)
+    spec.loader.exec_module(module)
+    if then is None:
+        file.unlink()
+    else:
+        file.write_text(then)
+        os.utime(file, (1, 1))
+
+    assert list(module.Replaced.model_json_schema()["properties"]) == ["word"]
