@@ -1,11 +1,9 @@
 """A rolling upgrade of two hosts while turns run, and the way back (docs/operations.md).
 
-The earlier version is the newest tag, or else the commit before this one, on this environment's
-packages. $REMOTECLAW_TEST_EARLIER names another.
+The earlier version runs on this environment's packages.
 """
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +15,7 @@ import pytest
 from remoteclaw.up.supervisor import WORKER
 from tests.support.bridges import script
 from tests.support.command import ROOT
+from tests.support.earlier import earlier_version
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
@@ -31,20 +30,10 @@ while True:
 CHATS = [f"chat-{number}" for number in range(4)]
 
 
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ("git", *arguments), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def earlier(directory: Path) -> Path:
     """A checkout of an earlier version."""
-    tag = _git("describe", "--tags", "--abbrev=0")
-    name = os.environ.get("REMOTECLAW_TEST_EARLIER") or tag or _git("rev-parse", "HEAD~1")
-    if not name:
-        pytest.skip("this is no checkout with an earlier commit")
+    name = earlier_version()
     checkout = directory / "earlier"
     checkout.mkdir()
     archive = subprocess.run(("git", "archive", name), cwd=ROOT, check=True, capture_output=True)
