@@ -13,7 +13,7 @@ import zlib
 from typing import Any
 
 from redis.exceptions import RedisError
-from rq.exceptions import NoSuchJobError
+from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
@@ -84,6 +84,8 @@ class DrainJob(Job):
             # Here, in the worker, so that a changed file is read once, not by each work-horse.
             settings.current()
             _survive_second_sigterm()
+        except StopRequested:  # SIGTERM: the worker ends, and a sweeper sends the hint again
+            raise
         except Exception as error:  # noqa: BLE001 - the hash may hold anything
             self._refuse(f"it can't be read: {type(error).__name__}")
         self.description = (

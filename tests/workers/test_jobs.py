@@ -15,6 +15,7 @@ from rq.serializers import DefaultSerializer, JSONSerializer
 from rq.webhook import Webhook
 
 from remoteclaw.fleet.wake import HintSerializer
+from remoteclaw.host.locks import locked
 from tests.support.bridges import script
 from tests.support.command import RQ, run_program
 from tests.support.stack import Stack
@@ -229,3 +230,22 @@ async def test_a_worker_that_cannot_reach_redis_reports_it_in_one_line(stack: St
     assert code == 1
     assert why.startswith("The Redis at redis://127.0.0.1:1 can't be reached")
     assert "\n" not in why
+
+
+async def test_a_worker_ends_that_gets_sigterm_while_it_takes_a_hint(stack: Stack) -> None:
+    """RQ's handler raises an exception then, which the check of the hint must not swallow."""
+    worker = await stack.start_worker()
+    file = stack.home.config_file
+
+    def waits() -> bool:
+        locks = Path("/proc/locks").read_text().splitlines()
+        return any("->" in line and f" {worker.pid} " in line for line in locks)
+
+    with locked(stack.home.path / ".lock"):  # the worker waits for it, to keep the changed file
+        file.write_text(f"{file.read_text()}\n# changed\n")
+        await stack.append("hello")
+        await eventually(waits)
+        worker.terminate()
+
+        await eventually(lambda: worker.poll() is not None)
+    assert "was refused" not in stack.worker_logs()
