@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import orjson
 import pytest
 
 from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
 from remoteclaw.up.lock import locked
 from remoteclaw.up.unit import PARTS, environment_lines, read_environment, unit_name
 from tests.support.bridges import WAITING, script
@@ -107,6 +109,27 @@ async def test_an_uninstalled_worker_finishes_its_turn_and_leaves_other_files(
     assert {step.attempt for step in steps if step.attempt} == {1}
     assert [path for path in manager.units.rglob("*") if not path.is_dir()] == [foreign]
     assert not list(stack.home.path.glob("*.env"))
+
+
+async def test_an_installation_restarts_a_service_that_runs_another_version(
+    stack: Stack, manager: UserManager
+) -> None:
+    """As after `git pull`, which changes nothing in the unit."""
+    shell = stack.env(**manager.environment)
+
+    def install() -> str:
+        installed = run_command("service", "install", "sweep", "--secrets", env=shell)
+        assert installed.returncode == 0, installed.stderr
+        return installed.stdout
+
+    install()
+    client = stack.fleet.scripts.client
+    (field,) = await client.hkeys(keys.PROCESSES)
+    facts = orjson.loads(await client.hget(keys.PROCESSES, field) or b"")
+    await client.hset(keys.PROCESSES, field, orjson.dumps({**facts, "version": "0.0.9"}))
+
+    assert "Restarting remoteclaw-sweep.service" in install()
+    assert "Restarting" not in install()
 
 
 def test_a_service_that_is_not_ready_is_named_with_its_reason_and_last_lines(
