@@ -46,6 +46,10 @@ class Show:
         """Wait until the first host has begun a turn that outlasts what honcho waits."""
         await self.traffic.long_turn(self.host.stack.home)
 
+    async def run(self, *arguments: str) -> str:
+        """Run a command of `remoteclaw` on the first host, while messages come; return its output."""
+        return await asyncio.to_thread(self.host.run, *arguments)
+
     async def ends(self, process: "subprocess.Popen[bytes]", within_s: float) -> None:
         """Wait for the end of a program of the first host."""
         await asyncio.to_thread(process.wait, within_s)
@@ -175,7 +179,7 @@ async def test_services_are_stopped(
         assert stopping.returncode == 0
         if verb == "restart":
             await show.works_again()
-            show.host.run("service", "uninstall")
+            await show.run("service", "uninstall")
         await show.is_gone()
 
 
@@ -185,7 +189,7 @@ async def test_a_drained_host_is_killed(begin: Beginning) -> None:
         await show.turn_runs()
         (up,) = show.host.running
 
-        assert "no turn runs there" in await asyncio.to_thread(show.host.run, "drain")
+        assert "no turn runs there" in await show.run("drain")
         up.kill()
 
         await show.is_gone()
@@ -210,20 +214,24 @@ async def test_code_is_pulled_under_a_running_host(
     subprocess.run(("git", "clone", "-q", str(ROOT), str(code)), check=True)
     if to == "this":
         git("reset", "-q", "--hard", earlier_version())
+
+    def update() -> None:
+        if to == "this":
+            git("pull", "-q", "--ff-only", str(ROOT), "HEAD")
+            return
+        change_all_modules(code)
+        identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
+        git(*identity, "commit", "-qam", "newer")
+
     async with begin(Host.start_up, code) as show:
         host = show.host
         await show.turn_runs()
         (up,) = host.running
 
-        if to == "this":
-            git("pull", "-q", "--ff-only", str(ROOT), "HEAD")
-        else:
-            update(code)
-            identity = ("-c", "user.name=me", "-c", "user.email=me@localhost")
-            git(*identity, "commit", "-qam", "newer")
+        await asyncio.to_thread(update)
 
         await works_on(show)
-        assert "is installed on this host" in host.run("status")
+        assert "is installed on this host" in await show.run("status")
         views = await host.stack.fleet.workers.list()
         worker = next(view for view in views if view.host_id == host.stack.home.host_id)
         os.kill(worker.pid, signal.SIGTERM)
@@ -242,8 +250,8 @@ async def works_on(show: Show) -> None:
         await show.works_again()
 
 
-def update(code: Path) -> None:
-    """Replace the files of an installation by a version in which all modules have changed."""
+def change_all_modules(code: Path) -> None:
+    """Replace the files of an installation by a version whose modules need each other."""
     for file in (*code.glob("remoteclaw/**/*.py"), *code.glob("workers/*.py")):
         name = ".".join(file.relative_to(code).with_suffix("").parts).removesuffix(".__init__")
         text = file.read_text()
