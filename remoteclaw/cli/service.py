@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 READY_S = 90.0
 #: A service that systemd has started again this often does not become ready by itself.
 MAX_RESTARTS = 3
-#: A part that answers nobody, such as `channels`, is ready once it has run this long, in seconds.
+#: A part whose answers don't tell that it works is ready once it has run this long, in seconds.
 STEADY_S = 3.0
 #: The interval between two looks at a service, in seconds.
 LOOK_S = 0.5
@@ -207,15 +207,15 @@ def _installed(systemd: "Systemd", part: str | None = None) -> list[str]:
 
 
 def _refuse_a_second_up(part: str, home: "Home", systemd: "Systemd") -> None:
-    """Raise `RemoteClawError` if an `up` runs that is not the service."""
+    """Raise `RemoteClawError` if an `up` runs that is not the service and has the same gateway."""
     from remoteclaw.up.lock import running_pid
     from remoteclaw.up.unit import unit_name
 
-    pid = running_pid(home) if part == "up" else None
+    pid = running_pid(home) if part in ("up", "gateway") else None
     if pid is not None and pid != systemd.state(f"{unit_name(part)}.service").pid:
         raise RemoteClawError(
             f"RemoteClaw already runs in {home.path} (process {pid}): leave it with Ctrl-D, or end "
-            "that process, and install the service then."
+            "its service with `remoteclaw service uninstall up`, and install this one then."
         )
 
 
@@ -309,11 +309,12 @@ def _restart(systemd: "Systemd", names: Sequence[str]) -> None:
 def _wait_until_ready(part: str, name: str, home: "Home", systemd: "Systemd") -> None:
     """Return once a service is ready. Raises `RemoteClawError`, and prints its last lines."""
     until, since, why, process = boottime() + READY_S, boottime(), "it has not started", 0
+    earlier = systemd.state(name).restarts  # systemd counts those of months
     while boottime() < until:
         state = systemd.state(name)
         if state.pid != process or state.active != "active":
             process, since = state.pid, boottime()
-        if state.restarts >= MAX_RESTARTS or state.active == "failed":
+        if state.restarts >= earlier + MAX_RESTARTS or state.active == "failed":
             why = "it ends again and again"
             break
         if state.active == "active" and state.pid:
@@ -336,8 +337,11 @@ def _unready(part: str, home: "Home", pid: int, age_s: float) -> str:
     """
     from remoteclaw.up.lock import running_pid
 
+    # Another gateway at the same address looks like ours, until ours ends.
+    if part in ("channels", "gateway") and age_s < STEADY_S:
+        return "it has just started"
     if part == "channels":
-        return "" if age_s >= STEADY_S else "it has just started"
+        return ""
     if part == "up" and running_pid(home) != pid:
         return "it is starting"
     try:

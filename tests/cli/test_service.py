@@ -68,6 +68,9 @@ async def test_a_service_outlives_a_power_failure(stack: Stack, manager: UserMan
     listed = run_command("service", "status", env=shell)
     assert listed.returncode == 0
     assert re.search(r"remoteclaw\.service +active +\d+ +yes", listed.stdout)
+    beside = run_command("service", "install", "gateway", "--secrets", env=shell)
+    assert beside.returncode == 1
+    assert "already runs" in beside.stderr
     again = run_command("service", "install", "--secrets", env=shell)
     assert again.returncode == 0, again.stderr
     assert "Written" not in again.stdout
@@ -132,10 +135,12 @@ async def test_an_installation_restarts_a_service_that_runs_another_version(
     assert "Restarting" not in install()
 
 
-def test_a_service_that_is_not_ready_is_named_with_its_reason_and_last_lines(
-    manager: UserManager, home: Home
+def test_a_service_that_is_not_ready_is_named_with_its_reason_until_it_is_mended(
+    stack: Stack, manager: UserManager
 ) -> None:
-    """A sweeper needs a Redis, and this one has none."""
+    """A sweeper needs a Redis, and this one has none at first."""
+    home = stack.home
+    home.config_file.unlink()
     installed = service(manager, home, "install", "sweep", "--secrets")
 
     assert installed.returncode == 1
@@ -144,6 +149,9 @@ def test_a_service_that_is_not_ready_is_named_with_its_reason_and_last_lines(
     assert "remoteclaw-sweep.service is installed and not ready: it ends again and again" in why
     listed = service(manager, home, "status").stdout
     assert re.search(r"remoteclaw-sweep\.service .* [3-9]\n", listed), listed
+    stack.configure()
+    mended = service(manager, home, "install", "sweep", "--secrets")
+    assert mended.returncode == 0, mended.stderr
 
 
 def test_nothing_is_installed_while_another_up_or_unit_is_in_the_way(
