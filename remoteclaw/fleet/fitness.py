@@ -114,6 +114,11 @@ def _unfit(name: str, error: Exception) -> RemoteClawError:
         return RedisUnavailable(f"{name} is still loading its data: try again soon.")
     if "NOPERM" in str(error) or isinstance(error, exceptions.NoPermissionError):
         return RedisUnfit(f"{name} does not let this user go on ({reason(error)}): {RIGHTS}.")
+    if "protected mode" in str(error):  # Redis says it in 1,200 characters
+        return RedisUnfit(
+            f"{name} answers only its own computer, because it has no password (protected mode): "
+            "set `requirepass` there."
+        )
     if isinstance(error, exceptions.ResponseError) or LOGIN.search(str(error)):
         return RedisUnfit(
             f"{name} refuses ({reason(error)}): correct [redis] url, also its user and password."
@@ -121,6 +126,8 @@ def _unfit(name: str, error: Exception) -> RemoteClawError:
     if problem := _tls_problem(error):
         return RedisUnfit(f"{name} can't be used: {problem}.")
     remedy = "start it, or correct [redis] url"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes(error)):
+        remedy = f"{remedy}; from another computer, it needs an address of its own in `bind`"
     if "rediss" in name:
         remedy += f"; {CLIENT_CERTIFICATE}"
     return RedisUnavailable(f"{name} can't be reached ({reason(error)}): {remedy}.")

@@ -1,8 +1,10 @@
 """An unfit Redis is refused at the start, by name and with the reason."""
 
+import asyncio
 import contextlib
 import itertools
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,24 @@ async def test_a_redis_that_does_not_exist_is_reported_as_unreachable(directory:
 
     with pytest.raises(RedisUnavailable, match=r"can't be reached .*: start it, or correct"):
         await check_fitness(client, url)
+
+
+async def test_a_redis_that_answers_only_its_own_computer_is_reported_with_its_setting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    url = f"redis://127.0.0.1:{port}"
+    client = open_redis(url)
+    with pytest.raises(RedisUnavailable, match="an address of its own in `bind`"):
+        await check_fitness(client, url)
+
+    async def deny(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"-DENIED Redis is running in protected mode because ...\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(deny, "127.0.0.1", port):
+        with pytest.raises(RedisUnfit, match=r"answers only its own computer.* `requirepass`"):
+            await check_fitness(client, url)
+    await client.aclose()
 
 
 async def test_a_fit_server_is_accepted(directory: Path) -> None:
