@@ -30,6 +30,14 @@ async def examine_join(
     yield _hosts(processes, home)
     yield _versions([each for each in processes if each.host_id != home.host_id])
     yield await _clock(fleet)
+    if not home.config_file.exists():
+        yield Finding(
+            "configuration",
+            False,
+            f"{home.config_file} does not exist: copy that of another host, or else its agents "
+            "work here with other settings and in other directories (an empty file means that "
+            "there are none).",
+        )
     if problem := shared_host_problem(home, await fleet.workers.list()):
         yield Finding("host id", False, problem)
     known = {view.key.agent for view in await fleet.sessions.list(limit=MAX_SESSIONS)}

@@ -79,6 +79,10 @@ async def test_what_is_missing_is_named_and_nothing_is_saved(
     status, printed = await join(host, stack.redis.url, "--label", "gpu")
     assert "'no-such-cli' is not installed" in printed
     assert host.config_file.read_text() == before
+    host.config_file.unlink()
+    status, printed = await join(host, stack.redis.url)
+    assert (status, "NO  configuration" in printed) == (1, True)
+    assert not host.config_file.exists()
     await stack.fleet.scripts.client.config_set("maxmemory-policy", "allkeys-lru")
     status, printed = await join(host, stack.redis.url)
     assert (status, "loses messages" in printed) == (1, True)
