@@ -118,7 +118,8 @@ TERMINAL_UPDATES = "rc:terminal-updates"
 #: Hash: the drained hosts, whose workers take no more work, by id: since when (ms).
 DRAINED = "rc:drained"
 #: Hash: the processes of the fleet by kind, host and process id: host name, version and times, as
-#: JSON. One that has not announced itself for a minute is gone.
+#: JSON. A worker also has the identity of its process, which counts until 15 seconds after its last
+#: heartbeat. A process that has not announced itself for a minute is gone.
 PROCESSES = "rc:processes"
 #: String: the time of the backup (ms) from which the fleet was restored, while it is paused.
 RESTORED = "rc:restored"
@@ -183,8 +184,8 @@ def host(queue: str) -> str:
 
 
 def worker(hostname: str, pid: int) -> str:
-    """String: exists while a worker runs, by the host name and process id that RQ knows; expires 15
-    seconds after its last heartbeat."""
+    """String: exists while a worker runs, by the host name and process id that RQ knows, for
+    processes of earlier versions; expires 15 seconds after its last heartbeat."""
     return f"rc:worker:{hostname}:{pid}"
 
 

@@ -251,11 +251,16 @@ class Workers:
     async def _registered(self, deadline: float) -> Sequence["_Registered"]:
         """Return the workers of our queues that RQ lists and that did not say that they end."""
         rows = await self._scripts.run(
-            "workers", rq_workers=keys.RQ_WORKERS, lanes=keys.LANES, deadline=deadline
+            "workers",
+            rq_workers=keys.RQ_WORKERS,
+            beat_ms=int(GONE_S * 1000),
+            lanes=keys.LANES,
+            deadline=deadline,
         )
         # In a container that starts again, a worker can have the process id of an earlier one.
         newest = {
-            (row.host, row.pid): row.name for row in sorted(rows, key=lambda row: str(row.birth))
+            (row.host_id, row.host, row.pid): row.name
+            for row in sorted(rows, key=lambda row: str(row.birth))
         }
         return [
             _Registered(
@@ -265,7 +270,9 @@ class Workers:
                 state=row.state,
                 queues=tuple(row.queues.split(",")),
                 job=row.job,
-                process=_process_of(row.beat) if newest[row.host, row.pid] == row.name else "",
+                process=_process_of(row.beat)
+                if newest[row.host_id, row.host, row.pid] == row.name
+                else "",
                 is_listening=bool(row.listeners),
                 silent_since_ms=orjson.loads(row.announced)["at_ms"] if row.announced else None,
             )

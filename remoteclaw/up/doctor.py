@@ -278,7 +278,8 @@ def _workers(home: Home, views: Sequence[WorkerView]) -> Iterator[Finding]:
 
 def zone_problem(config: Config, workers: Sequence[WorkerView]) -> str | None:
     """Return that the days of budgets differ between hosts, and what to do; None if they don't."""
-    hosts = sorted({one_line(view.host) for view in workers if view.is_ours})
+    by_id = {view.host_id or view.host: view.host for view in workers if view.is_ours}
+    hosts = sorted(map(one_line, by_id.values()))
     if config.fleet.timezone or not config.budgets or len(hosts) < 2:
         return None
     return (

@@ -23,7 +23,7 @@ from remoteclaw.config.reload import CurrentConfig, forget_removed
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
-from remoteclaw.fleet.workers import PEOPLE_ONLY
+from remoteclaw.fleet.workers import PEOPLE_ONLY, WorkerView
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.runs import remove_dead_runs, wait_for_holders
 from remoteclaw.host.forking import ForkServer
@@ -231,8 +231,12 @@ class Supervisor:
         )
 
     async def _has_worker(self) -> bool:
-        pids = {process.pid for process in self._workers.values()}
-        return any(worker.pid in pids for worker in await self.fleet.workers.list())
+        return bool(self._own(await self.fleet.workers.list()))
+
+    def _own(self, views: Sequence[WorkerView]) -> Sequence[WorkerView]:
+        """Return the workers of this `up`; those of another container can have the same ids."""
+        pids, host = {process.pid for process in self._workers.values()}, self._home.host_id
+        return [view for view in views if view.host_id == host and view.pid in pids]
 
     async def _has_gateway(self, address: str) -> bool:
         return await self.fleet.gateways.address(self._home.host_id) == address
@@ -315,12 +319,11 @@ class Supervisor:
 
     async def busy(self) -> int:
         """Return the number of workers of this `up` that run a turn."""
-        pids = {process.pid for process in self._workers.values()}
         try:
             views = await self.fleet.workers.list()
         except (RedisUnavailable, RedisRefused):
             return 0
-        return sum(view.pid in pids and view.state == "busy" for view in views)
+        return sum(view.state == "busy" for view in self._own(views))
 
     async def finish_turns(self) -> None:
         """End the workers as their turns end, while everything else goes on.

@@ -3,12 +3,14 @@
 import signal
 from typing import Any
 
+import orjson
 import pytest
 from redis import Redis
 from rq.registry import StartedJobRegistry
 
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys, workers
+from remoteclaw.fleet.workers import WorkerView
 from remoteclaw.host import process
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -22,7 +24,12 @@ def nothing_known(_process: str) -> bool:
 async def forget_beats(stack: Stack) -> None:
     """Let all workers appear as if their last beat had been long ago."""
     for view in await stack.fleet.workers.list():
-        await stack.fleet.scripts.client.delete(keys.worker(view.host, view.pid))
+        await stack.fleet.scripts.client.hdel(keys.PROCESSES, field(view))
+
+
+def field(view: WorkerView) -> str:
+    """Return the field of a worker in the hash of all processes."""
+    return f"worker {view.host_id} {view.pid}"
 
 
 async def names(stack: Stack) -> set[str]:
@@ -151,12 +158,28 @@ async def test_a_worker_whose_process_id_was_used_again_is_not_taken_for_the_new
     assert await names(stack) == {live.decode()}
 
 
+async def test_a_worker_of_an_earlier_version_is_known_by_its_machine(stack: Stack) -> None:
+    """It announces no identity of its process; earlier readers find ours in the same way."""
+    await stack.start_worker()
+    (view,) = await stack.fleet.workers.list()
+    client = stack.fleet.scripts.client
+    announced = orjson.loads(await client.hget(keys.PROCESSES, field(view)) or b"")
+    sign_of_life = announced.pop("identity").encode()
+    assert await client.get(keys.worker(view.host, view.pid)) == sign_of_life
+    await client.hset(keys.PROCESSES, field(view), orjson.dumps(announced))
+
+    assert [each.is_ours for each in await stack.fleet.workers.list()] == [True]
+
+
 async def test_a_beat_of_another_form_ends_neither_the_worker_nor_the_sweep(stack: Stack) -> None:
     """A worker of an older version, beside a newer sweeper, or anybody with access to Redis."""
     await stack.start_worker()
+    client = stack.fleet.scripts.client
     (view,) = await stack.fleet.workers.list()
+    announced = orjson.loads(await client.hget(keys.PROCESSES, field(view)) or b"")
     for beat in ("8c6a1c1e-boot", "pid x", ""):
-        await stack.fleet.scripts.client.set(keys.worker(view.host, view.pid), beat)
+        strange = orjson.dumps({**announced, "identity": beat})
+        await client.hset(keys.PROCESSES, field(view), strange)
 
         assert await stack.fleet.workers.clear_dead(process.is_alive) == 0
         assert [each.is_ours for each in await stack.fleet.workers.list()] == [False]

@@ -1,13 +1,23 @@
 """Two hosts on one Redis: a session stays with its warm agent's host until that host is lost."""
 
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.fleet import keys
+import orjson
+import pytest
+
+from remoteclaw.fleet import keys, workers
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.session.notices import CONTEXT_LOST
+from remoteclaw.up.supervisor import worker_command
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
 
 
 async def served_by(stack: Stack, accepted: Accepted) -> str:
@@ -149,3 +159,57 @@ async def test_the_queue_of_a_lost_host_is_removed(stack: Stack, other: Stack) -
     assert await client.llen(f"rq:queue:{queue}") == 0
     assert f"rq:queue:{queue}".encode() not in await client.smembers("rq:queues")
     assert not await client.exists(f"rq:job:{jobs[0].decode()}")
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+async def test_workers_of_two_containers_with_the_same_name_and_process_ids_are_two(
+    stack: Stack, other: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is the first process in each."""
+    monkeypatch.setattr(workers, "LOST_S", 0)
+    with in_container(stack) as kept, in_container(other) as killed:
+        listed = stack.fleet.workers.list
+
+        async def are_ready() -> bool:
+            for host, container in ((stack, kept), (other, killed)):
+                if container.poll() is not None and "unshare:" in host.worker_logs():
+                    pytest.skip(f"pid namespaces are not allowed here: {host.worker_logs()}")
+                assert container.poll() is None, host.worker_logs()
+            return sum(view.is_ours for view in await listed()) == 2
+
+        await eventually(are_ready)
+        views = await listed()
+        ids = [stack.home.host_id, other.home.host_id]
+        assert sorted((view.host_id, view.pid) for view in views) == sorted((id, 1) for id in ids)
+        assert len({view.host for view in views}) == 1
+
+        killed.kill()
+        killed.wait()
+        client, name = stack.fleet.scripts.client, f"worker {ids[1]} 1"
+        announced = orjson.loads(await client.hget(keys.PROCESSES, name) or b"")
+        long_ago = announced["at_ms"] - int(workers.GONE_S * 1000)
+        await client.hset(keys.PROCESSES, name, orjson.dumps({**announced, "at_ms": long_ago}))
+
+        async def is_noticed() -> bool:
+            return [view.host_id for view in await listed()] == ids[:1]
+
+        await eventually(is_noticed)
+        await stack.fleet.workers.clear_dead(lambda _: True)
+        assert await stack.fleet.workers.clear_dead(lambda _: True) == 1
+        assert [view.is_ours for view in await listed()] == [True]
+
+
+@contextlib.contextmanager
+def in_container(stack: Stack) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a worker in a pid namespace of its own."""
+    namespaces = "--pid" if os.getuid() == 0 else "--map-root-user --pid"
+    unshare = ["unshare", *namespaces.split(), "--fork", "--kill-child", "--mount-proc"]
+    with (stack.home.logs / "worker-0.log").open("wb") as log:
+        container = subprocess.Popen(
+            [*unshare, *worker_command()], env=stack.env(), stdout=log, stderr=log
+        )
+    try:
+        yield container
+    finally:
+        container.kill()
+        container.wait()

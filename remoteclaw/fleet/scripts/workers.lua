@@ -1,10 +1,21 @@
 -- List the workers of RemoteClaw's queues that RQ lists and that did not say that they end.
 -- keys: rq_workers, processes
--- args: lanes*
--- row: name, host, pid, state, queues, job, birth, beat, announced, listeners
---   beat: the worker's sign of life; announced: its last announcement, if it gives no sign of life; listeners: the number
---   of those that listen for RQ's commands to it
+-- args: beat_ms, lanes*
+--   beat_ms: the time for which a sign of life counts
+-- row: name, host_id, host, pid, state, queues, job, birth, beat, announced, listeners
+--   host_id: empty if it serves no host's queue; beat: the worker's sign of life; announced: its last announcement, if
+--   it gives no sign of life; listeners: the number of those that listen for RQ's commands to it
 local is_lane, found = {}, {}
+
+-- The identity of a worker's process, as of its last announcement. Two containers can have the same name and process
+-- ids, so only a worker of an earlier version, which announces no identity, is found by them.
+local function beat_of(stored, host, pid)
+  if not stored then return '' end
+  local announced = cjson.decode(stored)
+  if not announced.identity then return redis.call('GET', 'rc:worker:' .. host .. ':' .. pid) or '' end
+  return now_ms() - announced.at_ms < tonumber(args.beat_ms) and announced.identity or ''
+end
+
 for _, lane in ipairs(args.lanes) do is_lane[lane] = true end
 local names = redis.call('SMEMBERS', keys.rq_workers)
 table.sort(names)
@@ -17,12 +28,12 @@ for _, key in ipairs(names) do
   end
   if serves and (not death or death == '') then
     local name = string.sub(key, #'rq:worker:' + 1)
-    local beat = redis.call('GET', 'rc:worker:' .. (host or '') .. ':' .. (pid or ''))
-    local field = 'worker ' .. (string.match(queues, '@([^,]*)') or '') .. ' ' .. (pid or '')
+    local host_id = string.match(queues, '@([^,]+)') or ''
+    local stored = redis.call('HGET', keys.processes, 'worker ' .. host_id .. ' ' .. (pid or ''))
+    local beat = beat_of(stored, host or '', pid or '')
     found[#found + 1] = row{
-      name = name, host = host or '', pid = pid or '', state = state or '', queues = queues, job = job or '',
-      birth = birth or '', beat = beat or '',
-      announced = not beat and redis.call('HGET', keys.processes, field) or '',
+      name = name, host_id = host_id, host = host or '', pid = pid or '', state = state or '', queues = queues,
+      job = job or '', birth = birth or '', beat = beat, announced = beat == '' and stored or '',
       listeners = redis.call('PUBSUB', 'NUMSUB', 'rq:pubsub:' .. name)[2],
     }
   end
