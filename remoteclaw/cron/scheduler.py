@@ -6,6 +6,7 @@ may run: each due time is fired once, and none is lost if a scheduler dies.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +26,8 @@ from remoteclaw.fleet.turns.inbound import FULL, encode_entry, entry_args
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage
 
-#: The interval between two searches for due jobs, in seconds: due times are whole seconds.
-INTERVAL_S = 1.0
+#: The interval between two searches for due jobs while a sweep finds none, in seconds.
+INTERVAL_S = 10.0
 #: The maximum number of jobs that one script reads: each may have a message of 400 KB.
 MAX_BATCH = 100
 #: A scheduler counts as running for this long after a tick, in milliseconds.
@@ -55,14 +56,20 @@ class Scheduler:
         self._unreadable: set[str] = set()
         """The ids of jobs that are damaged or of another version: each is logged once."""
 
-    async def run(self) -> None:
-        """Tick every second until cancelled, also while Redis is unavailable."""
+    async def run(self, has_work: asyncio.Event) -> None:
+        """Tick after each sweep that sets `has_work`, which one does every second.
+
+        Ends when cancelled, and goes on while Redis is unavailable.
+        """
         while True:
+            has_work.clear()
             try:
                 await self.tick()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("firing cron jobs: %s", error)
-            await asyncio.sleep(INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL_S):
+                    await has_work.wait()
 
     async def tick(self) -> int:
         """Settle runs that have ended and fire jobs that are due; return the number of jobs fired.

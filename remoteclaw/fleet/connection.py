@@ -72,7 +72,10 @@ ALLOW_OOM = "#!lua flags=allow-oom\n"
 #: The scripts that write nothing, and the flag with which a server answers them while it refuses
 #: writes, as with a full disk.
 READING = frozenset(
-    ("clock", "memory", "run_id", "session_views", "task_tree", "unsettled_runs", "workers")
+    (
+        *("clock", "memory", "owners", "run_id", "session_views", "task_tree", "unsettled_runs"),
+        "workers",
+    )
 )
 NO_WRITES = "#!lua flags=no-writes\n"
 #: The same for a server before 7.0, which checks its memory before the first write of a script: a
@@ -101,10 +104,16 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
         }
         if sentinels := sentinel_address(url):
             return open_primary(sentinels, **options)
+        if url.startswith("unix:"):
+            options["redis_connect_func"] = _done_already
         client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(url, **options)
     except ValueError as error:  # no text of these errors quotes the address and its password
         raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
+
+
+async def _done_already(_connection: Any) -> None:
+    """Replace a second handshake: on a unix socket, redis-py has done it when it calls this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,11 +345,11 @@ async def announcements(
     """
     while True:
         try:
-            async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            async with client.pubsub() as pubsub:
                 await pubsub.subscribe(channel)
-                yield None
                 while True:
                     message = await pubsub.get_message(timeout=LISTEN_S)
-                    yield None if message is None else message["data"]
+                    is_announcement = message is not None and message["type"] == "message"
+                    yield message["data"] if is_announcement else None
         except (exceptions.RedisError, OSError):
             await asyncio.sleep(RECONNECT_S)

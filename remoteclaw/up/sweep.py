@@ -35,7 +35,11 @@ def sweeping(fleet: Fleet, home: Home, config: Config) -> list[Coroutine[Any, An
     Any number of processes may run them. `config` is the configuration at the start.
     """
     scheduler = Scheduler(fleet.scripts, fleet.waker, fleet.budgets, CurrentConfig(home, config))
-    duties = (fleet.sweeper.run, scheduler.run, partial(_sweep_host, fleet, home, config))
+    duties = (
+        fleet.sweeper.run,
+        partial(scheduler.run, fleet.sweeper.has_cron_work),
+        partial(_sweep_host, fleet, home, config),
+    )
     return [_unless_paused(fleet, duty) for duty in duties]
 
 

@@ -49,7 +49,7 @@ async def test_a_slow_reader_that_lost_its_claim_delivers_nothing_more(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.replies.reader.CLAIM_EVERY_S", 0)
-    monkeypatch.setattr("remoteclaw.fleet.replies.reader.BLOCK_MS", 20)
+    monkeypatch.setattr("remoteclaw.fleet.replies.reader.STANDBY_S", 0.02)
     await answered(fleet, "one")
     await answered(fleet, "two")
     slow, quick = (fleet.replies.reader("test", "default") for _ in range(2))

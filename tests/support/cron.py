@@ -27,6 +27,13 @@ def scheduler_of(fleet: Fleet) -> Scheduler:
     return Scheduler(fleet.scripts, fleet.waker, fleet.budgets, Config)
 
 
+async def keep_scheduling(fleet: Fleet) -> None:
+    """Sweep and fire due jobs until cancelled, as `remoteclaw sweep` does."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(fleet.sweeper.run())
+        tasks.create_task(scheduler_of(fleet).run(fleet.sweeper.has_cron_work))
+
+
 async def look_together(
     first: Fleet, second: Fleet, failpoint: Failpoint, what_happens: str
 ) -> None:

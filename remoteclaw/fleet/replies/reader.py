@@ -37,9 +37,11 @@ CLAIM_MS = 10_000
 CLAIM_FRACTION = 0.8
 #: The maximum time that one read waits for the next reply, in milliseconds. The claim is renewed
 #: before each read.
-BLOCK_MS = 2000
+BLOCK_MS = 3000
 #: A claim older than this is renewed before the next reply is delivered, in seconds.
-CLAIM_EVERY_S = 2.0
+CLAIM_EVERY_S = 3.0
+#: How often a reader that stands by looks whether the claim is free, in seconds.
+STANDBY_S = 2.0
 #: An account is listed for this long after the last claim of its adapter, in milliseconds.
 KNOWN_MS = 7 * 24 * 3600 * 1000
 #: The receipts of a call's messages and operations are kept for this long, in milliseconds: as long
@@ -129,7 +131,7 @@ class ReplyReader:
         self._blobs = Blobs(scripts)
         self.history = History(scripts)
         self._claim_ms = claim_ms
-        self._block_ms = min(BLOCK_MS, claim_ms // 5)
+        self._block_ms = min(BLOCK_MS, claim_ms * 3 // 10)
         self._claimed_at = -math.inf
 
     # -- the claim -----------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class ReplyReader:
     async def wait_for_claim(self) -> None:
         """Wait until this reader has the claim."""
         while not await self.claim():  # noqa: ASYNC110 - the end of a claim is not announced
-            await asyncio.sleep(BLOCK_MS / 1000)
+            await asyncio.sleep(STANDBY_S)
 
     @property
     def has_claim(self) -> bool:
@@ -192,7 +194,7 @@ class ReplyReader:
         last = b"0"
         while True:
             if not await self.claim():
-                await asyncio.sleep(BLOCK_MS / 1000)
+                await asyncio.sleep(STANDBY_S)
                 last = b"0"
                 continue
             moves = self._scripts.moves

@@ -1,11 +1,12 @@
 -- Find the sessions whose hint was lost or whose owner is gone, and schedule the next check of each session.
--- keys: active, sessions, sweeper, requests, rq_queues
+-- keys: active, sessions, sweeper, requests, rq_queues, cron_due, cron_open
 -- args: retry_ms, max_count, longest_ms, patient_checks, long_checks, listed_ms, alive_ms, late_ms
 --   retry_ms, longest_ms: the shortest and longest pause between two checks of a
 --   session; patient_checks: the number of checks for which a session waits for its host; long_checks: the number of
 --   checks after which its wait is reported; late_ms: a host that counts as gone within this time has missed its beats
--- result: has_overdue, has_deserted, hints
---   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone
+-- result: has_overdue, has_deserted, has_cron_work, hints
+--   has_overdue: whether the time of a request is over; has_deserted: whether a queue's host is gone; has_cron_work:
+--   whether a cron job is due or a run is not settled
 -- row: sid, why, session_key, queue, waited_ms
 --   why: expired|moved|scheduled, empty for no hint; waited_ms: how long it has waited, if that is to be reported
 local queues, has_deserted = redis.call('SMEMBERS', keys.rq_queues), false
@@ -77,4 +78,8 @@ for _, name in ipairs(queues) do
   if string.find(name, '@', 1, true) and redis.call('EXISTS', 'rc:host:' .. name) == 0 then has_deserted = true end
 end
 local overdue = redis.call('ZRANGEBYSCORE', keys.requests, '-inf', now, 'LIMIT', 0, 1)
-return result{has_overdue = #overdue, has_deserted = has_deserted and 1 or 0, hints = found}
+local due_jobs = redis.call('ZRANGEBYSCORE', keys.cron_due, '-inf', now, 'LIMIT', 0, 1)
+return result{
+  has_overdue = #overdue, has_deserted = has_deserted and 1 or 0,
+  has_cron_work = #due_jobs + redis.call('HLEN', keys.cron_open), hints = found,
+}

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -46,6 +47,8 @@ class Sweeper:
         self._waker = waker
         self._workers = workers
         self._requests = requests
+        self.has_cron_work = asyncio.Event()
+        """Set by a sweep that finds a cron job that is due, or a run that is not settled."""
 
     async def sweep(self) -> int:
         """Sweep once; return the number of sessions for which a hint was sent."""
@@ -62,6 +65,8 @@ class Sweeper:
             rq_queues=keys.RQ_QUEUES,
             deadline=boottime() + INTERVAL_S,
         )
+        if swept.has_cron_work:
+            self.has_cron_work.set()
         for row in swept.hints:
             if row.waited_ms:
                 seconds = round(int(row.waited_ms) / 1000)
@@ -89,41 +94,39 @@ class Sweeper:
         agents that the workers left running, since the next owner may be on another host. With
         `is_deliberate`, the interrupted attempts do not count as failed.
         """
-        client = self._scripts.client
-        active = await self._scripts.call(
-            client.zrange, keys.ACTIVE, 0, -1, deadline=boottime() + INTERVAL_S
-        )
-        sids = [sid.decode() for sid in active]
-        dead = [
-            (sid, epoch)
-            for start in range(0, len(sids), MAX_BATCH)
-            for sid, epoch, label in await self._owners(sids[start : start + MAX_BATCH])
-            if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} "))
-        ]
+        dead = [row for row in await self._owners(host) if not is_alive(row.worker)]
         if dead:
             await asyncio.to_thread(end_left)
         released = 0
-        for sid, epoch in dead:
+        for row in dead:
             released += await self._scripts.run(
                 "expire",
-                sid=sid,
-                epoch=epoch,
+                sid=row.sid,
+                epoch=row.epoch,
                 is_deliberate=is_deliberate,
                 deadline=boottime() + INTERVAL_S,
             )
         return released
 
-    async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return the id, the epoch and the worker's label of the sessions that have a worker."""
-        owners = await self._scripts.run_pipeline(
-            lambda ask: [ask.hmget(keys.state(sid), ["epoch", "worker"]) for sid in sids],
-            deadline=boottime() + INTERVAL_S,
-        )
-        return [
-            (sid, epoch.decode(), worker.decode())
-            for sid, (epoch, worker) in zip(sids, owners, strict=True)
-            if epoch and worker
-        ]
+    async def _owners(self, host: str) -> Sequence[Any]:
+        """Return the id, the epoch and the worker of each session with a worker of this host.
+
+        Many sessions are read in several steps, so that other commands get their turn. One that is
+        missed because the order changes meanwhile is found by the next call.
+        """
+        found: list[Any] = []
+        start, is_last = 0, False
+        while not is_last:
+            read = await self._scripts.run(
+                "owners",
+                start=start,
+                max_count=MAX_BATCH,
+                host=host,
+                deadline=boottime() + INTERVAL_S,
+            )
+            found += read.owners
+            start, is_last = start + MAX_BATCH, read.count < MAX_BATCH
+        return found
 
     async def run(self) -> None:
         """Sweep every second until cancelled, also while Redis is unavailable."""

@@ -6,7 +6,7 @@ import re
 from playwright.async_api import Browser, expect
 
 from tests.support.browser import PHONE, logged_in
-from tests.support.cron import cron_of, scheduler_of
+from tests.support.cron import cron_of, keep_scheduling
 from tests.support.doors import opened
 from tests.support.jobs import job_of
 from tests.support.stack import Stack
@@ -22,7 +22,7 @@ async def test_a_job_is_added_and_changed_by_a_form_run_paused_resumed_and_remov
     await stack.start_worker()
     accepted = await stack.append("hello")
     await stack.outcome(accepted)
-    scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+    scheduler = asyncio.create_task(keep_scheduling(stack.fleet))
     jobs = cron_of(stack.fleet).jobs
     async with (
         opened(stack) as door,

@@ -16,7 +16,7 @@ from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway.doors import ws
 from remoteclaw.messages import SessionKey
 from tests.support.browser import logged_in, write
-from tests.support.cron import cron_of, scheduler_of
+from tests.support.cron import cron_of, keep_scheduling
 from tests.support.doors import Door, opened
 from tests.support.manual_turn import ManualTurn
 from tests.support.pages import login, paged
@@ -161,7 +161,7 @@ async def test_after_sleep_a_laptop_shows_missed_messages_and_sends_written_ones
         assert await accepted(stack) == 4
 
         own = SessionKey("main", "web", "default", CHAT, CHAT)
-        scheduler = asyncio.create_task(scheduler_of(stack.fleet).run())
+        scheduler = asyncio.create_task(keep_scheduling(stack.fleet))
         await page.goto(f"{network.door.url}/#/cron")
         await page.get_by_role("button", name="New job").click()
         form = page.get_by_role("form", name="New job")
