@@ -30,8 +30,9 @@ OUTCOME_CALL_S = 100.0
 #: How long `send` tries to send a message at least, in seconds, even with a shorter --wait: Redis
 #: may have stored the message already.
 MIN_SEND_S = 10.0
-#: How long `send` asks whether a worker runs, in seconds.
-STATUS_S = 5.0
+#: How long `send` waits before it asks whether a worker runs, and how long it asks, in seconds:
+#: the question costs as much as a message.
+SOON_S, STATUS_S = 1.0, 5.0
 
 
 def gateway_at(url: str | None, home: "Home", *, scope: str) -> tuple[Address, str]:
@@ -116,8 +117,8 @@ async def send_over_gateway(
                 return EXIT_ERROR
             return order.print_answer(str(sent.get("reply") or ""), as_json=as_json)
         reference = f"{chat['sid'][:8]}-{sent['entry']}"
-        await _warn_without_workers(link, str(chat["sessionKey"]))
         if order.wait_s == 0:
+            await _warn_without_workers(link, str(chat["sessionKey"]))
             return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
         if stream:
             stream.turn = str(sent["entry"])
@@ -186,7 +187,11 @@ async def _send(
 async def _wait_for_outcome(
     link: Link, chat: Mapping[str, Any], entry: str, wait: OutcomeWait
 ) -> OutcomeReport | None:
-    """Return an entry's outcome; None if it has none within the time of `wait`."""
+    """Return an entry's outcome; None if it has none within the time of `wait`.
+
+    Warns if no worker takes the message soon.
+    """
+    is_first = True
     with wait.unless_interrupted(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(wait.wait_s):
             while True:
@@ -194,7 +199,7 @@ async def _wait_for_outcome(
                     "outcomes.wait",
                     {
                         "runId": f"{chat['sid']}-{entry}",
-                        "timeout": OUTCOME_CALL_S,
+                        "timeout": SOON_S if is_first else OUTCOME_CALL_S,
                         "knowsPause": wait.knows_pause,
                     },
                     persists=True,
@@ -208,4 +213,9 @@ async def _wait_for_outcome(
                         usage=outcome.get("usage"),
                     )
                 wait.print_pause(outcome.get("pause"))
+                if is_first and outcome["status"] != "running":
+                    await _warn_without_workers(link, str(chat["sessionKey"]))
+                is_first = False
+    if is_first:
+        await _warn_without_workers(link, str(chat["sessionKey"]))
     return None

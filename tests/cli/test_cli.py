@@ -108,7 +108,7 @@ async def test_send_with_the_same_message_id_sends_one_message(stack: Stack) -> 
 
 
 @pytest.mark.usefixtures("gateway")
-async def test_send_reports_at_once_that_no_worker_is_running(stack: Stack) -> None:
+async def test_send_reports_soon_that_no_worker_is_running(stack: Stack) -> None:
     with started(stack, "send", "hello") as waiting:
         assert waiting.stderr is not None
         line = waiting.stderr.readline()
