@@ -33,8 +33,6 @@ from remoteclaw.session.terminal_opening import TerminalOpening
 from remoteclaw.session.turn import TurnRunner
 from remoteclaw.session.waiting import read_waiting
 
-#: How often a lingering drain checks whether its worker is leaving, in seconds.
-LINGER_STEP_S = 1.0
 #: The delay of the next hint for a session whose entries need a newer worker, in seconds.
 NEWER_WORKER_RETRY_S = 30.0
 #: The maximum wait for a person who is still typing, in multiples of `debounce_ms`.
@@ -201,8 +199,7 @@ class Drain:
         """
         until = boottime() + self._config.fleet.linger_s
         while (left_s := until - boottime()) > 0:
-            arrived = await lease.wait(min(left_s, LINGER_STEP_S))
-            if arrived != "nothing" or await self._is_leaving():
+            if await lease.wait(left_s) != "nothing":
                 return False
         return True
 

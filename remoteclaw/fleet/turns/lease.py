@@ -32,6 +32,9 @@ from remoteclaw.protocols import FORK_OF, Conversation
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 #: The maximum time that one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
+#: How often a process that waits for the next message checks whether its worker is leaving, in
+#: milliseconds.
+LEAVING_MS = 1000
 #: The maximum number of entries that are read during a turn, and for a batch.
 MAX_NEXT_ENTRIES, MAX_READ_ENTRIES = 16, 1000
 #: At most this many hints of a queue are checked.
@@ -269,8 +272,8 @@ class Lease(LeasedSession):
 
     async def wait(
         self, seconds: float, *, lane: Lane | None = None
-    ) -> Literal["entry", "hint", "nothing"]:
-        """Wait for the session's next entry, or for the hint of another session.
+    ) -> Literal["entry", "hint", "leaving", "nothing"]:
+        """Wait for the session's next entry, the hint of another session, or the worker's end.
 
         Hints count that are at least as urgent as those of `lane`, by default the session's own.
         Returns at once if Redis is unavailable, since the caller's next step waits for Redis.
@@ -280,7 +283,9 @@ class Lease(LeasedSession):
         except (RedisError, OSError):
             return "nothing"
 
-    async def _wait_until(self, until: float, lane: Lane) -> Literal["entry", "hint", "nothing"]:
+    async def _wait_until(
+        self, until: float, lane: Lane
+    ) -> Literal["entry", "hint", "leaving", "nothing"]:
         client = self.scripts.client
         # WAKE is read before the queues, so that XREAD sees a hint that arrives between the two.
         async with asyncio.timeout(LISTEN_S):
@@ -291,7 +296,7 @@ class Lease(LeasedSession):
             return "hint"
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             streams: dict[Any, Any] = {keys.inbound(self.sid): "0", keys.WAKE: last_hint}
-            block_ms = min(left_ms, BLOCK_MS)
+            block_ms = min(left_ms, LEAVING_MS)
             arrivals: Any = await client.xread(streams, count=MAX_READ_ENTRIES, block=block_ms)
             for stream, entries in arrivals:
                 if stream == keys.inbound(self.sid).encode():
@@ -301,6 +306,8 @@ class Lease(LeasedSession):
                 # An idle worker, blocked on the queue, would have taken the hint by now.
                 if await self._has_competing_hints(lane):
                     return "hint"
+            if await self.is_leaving():
+                return "leaving"
         return "nothing"
 
     async def wait_until_needed(self) -> None:
