@@ -26,7 +26,7 @@ from vodozemac import (
 )
 
 from remoteclaw.channels.matrix.api import MALFORMED, Homeserver, json_of
-from remoteclaw.errors import AccountRefused
+from remoteclaw.errors import AccountRefused, ConfigError
 from remoteclaw.protocols import AdapterState
 
 OLM, MEGOLM = "m.olm.v1.curve25519-aes-sha2", "m.megolm.v1.aes-sha2"
@@ -64,6 +64,18 @@ class OtherDevice:
     """Its identity key, with which Olm sessions begin."""
     ed25519: str
     """The key that signs what it publishes."""
+
+
+async def readable(state: AdapterState, name: str) -> bytes | None:
+    """Return a value; None also for one that was encrypted with a key that is lost.
+
+    The keys of this device are read first, with `state.read()`. If they can be read, such a value
+    is of an earlier device, and a new one was logged in because the key was lost.
+    """
+    try:
+        return await state.read(name)
+    except ConfigError:
+        return None
 
 
 class Device:
@@ -244,7 +256,7 @@ class Device:
 
     async def _known(self, key: str) -> list[Session]:
         """Return the sessions with a device; none are remembered of a key that anybody invents."""
-        if key not in self._sessions and (stored := await self._state.read(f"olm/{key}")):
+        if key not in self._sessions and (stored := await readable(self._state, f"olm/{key}")):
             pickles = json.loads(stored)
             self._sessions[key] = [Session.from_pickle(each, PICKLE_KEY) for each in pickles]
         return self._sessions.get(key, [])

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remoteclaw.channels.matrix.api import Homeserver, MatrixRefused
-from remoteclaw.channels.matrix.device import Device, canonical, unpadded
+from remoteclaw.channels.matrix.device import Device, canonical, readable, unpadded
 from remoteclaw.errors import PlatformRefused
 from remoteclaw.protocols import AdapterState
 
@@ -98,7 +98,7 @@ async def sign_device(
     user = device.user
     known = await api.post("keys", "query", body={"device_keys": {user: []}})
     master = known.get("master_keys", {}).get(user)
-    stored = await state.read("identity")
+    stored = await readable(state, "identity")
     if stored is None and master is not None:
         own = known["device_keys"].get(user, {}).get(device.id, {})
         signers = own.get("signatures", {}).get(user, {})

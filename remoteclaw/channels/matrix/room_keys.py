@@ -21,7 +21,7 @@ from vodozemac import (
 )
 
 from remoteclaw.channels.matrix.api import MALFORMED
-from remoteclaw.channels.matrix.device import MEGOLM, Event, OtherDevice
+from remoteclaw.channels.matrix.device import MEGOLM, Event, OtherDevice, readable
 from remoteclaw.errors import StateTooLarge
 from remoteclaw.protocols import AdapterState
 
@@ -96,7 +96,7 @@ class RoomKeys:
 
     async def _of(self, room: str) -> dict[tuple[str, str], InboundGroupSession]:
         if room not in self._known:
-            stored = json.loads(await self._state.read(f"keys/{room}") or b"[]")
+            stored = json.loads(await readable(self._state, f"keys/{room}") or b"[]")
             self._known[room] = {
                 (id_, sender): InboundGroupSession.import_session(ExportedSessionKey(key))
                 for id_, key, sender in stored

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
 from remoteclaw.messages import Attachment, SessionKey
 from tests.channels.matrix.conftest import Account
+from tests.channels.matrix.test_identity import again
 from tests.support.matrix import Person, Second
 from tests.support.matrix.secure import SecurePerson
 from tests.support.stack import SID
@@ -96,6 +98,31 @@ async def test_the_account_moves_to_another_host(
     await until_accepted(account, room, "one", "two")
     await second.say(ann.id, room, "three")
     await until_accepted(account, room, "one", "two", "three")
+
+
+@pytest.mark.thorough
+async def test_an_account_whose_key_was_lost_goes_on_with_a_new_device(
+    account: Account, second: Second, tmp_path: Path
+) -> None:
+    """As after `docker compose down`: Redis still has what the lost key has encrypted."""
+    ann = account.ann
+    await account.start()
+    await second.open(account.server.url, ann.login, signed_only=False)
+    room = await second.create(ann.id, account.login.user)
+    await second.say(ann.id, room, "one")
+    await until_accepted(account, room, "one")
+    await account.stop()
+
+    account.login = await again(account.server, account.login)
+    account.configure()
+    account.home = Home(tmp_path / "another").create()
+    shutil.copy(account.stack.home.config_file, account.home.config_file)
+    # `channel add` makes the keys of a new device; here, the account makes them as it starts.
+    state = keys.adapter_state("matrix", "default")
+    await account.stack.fleet.scripts.client.hdel(state, "device")
+    await account.start()
+    await second.say(ann.id, room, "two")
+    await until_accepted(account, room, "one", "two")
 
 
 async def test_files_and_voice_are_encrypted_both_ways(account: Account, second: Second) -> None:
