@@ -114,7 +114,7 @@ class Intake:
             self._unacknowledged = 0
 
     async def _poll(self, cursors: Mapping[str, str]) -> PollResult:
-        failures = 0
+        failures, is_refused = 0, False
         while True:
             await self._reader.ensure_claim()
             try:
@@ -125,9 +125,12 @@ class Intake:
                 await asyncio.sleep(busy.after_s)
                 continue
             except AccountRefused:
-                # The platform may refuse this poll because another process has taken the claim.
+                # The platform may refuse this poll because another process has taken the claim, or
+                # because one that had lost it was frozen, and has woken in the middle of a poll.
                 await self._reader.ensure_claim()
-                raise
+                if is_refused:
+                    raise
+                is_refused = True
             except LeaseLost:
                 raise
             except RemoteClawError as error:

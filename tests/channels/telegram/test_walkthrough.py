@@ -467,6 +467,22 @@ async def test_a_frozen_telegram_process_sends_and_reads_nothing_more(
     assert "runs" in run(stack, "channel", "list").stdout
 
 
+async def test_one_poll_that_a_waking_process_has_ended_is_no_problem_of_the_account(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    """A process that was frozen may poll once more before it notices that its claim is gone."""
+    words = "Conflict: terminated by other getUpdates request"
+    bot.fault("getUpdates", "refused", code=409, description=words)
+    channel.start()
+    bot.say("/whoami", chat=ANN)
+    await eventually(lambda: "an owner" in "".join(bot.texts(ANN)))
+    assert "Another program" not in channel.log.read_text()
+
+    bot.fault("getUpdates", "refused", code=409, description=words, times=2)
+    bot.say("/whoami", chat=ANN)
+    await eventually(lambda: "Another program" in channel.log.read_text())
+
+
 async def test_the_real_claude_answers_in_telegram(
     stack: Stack, bot: TelegramBot, claude: AgentCli
 ) -> None:
