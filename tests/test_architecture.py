@@ -255,7 +255,7 @@ def test_tests_use_the_common_time_limit() -> None:
         r"mark\.timeout\(|asyncio\.timeout\([1-9]|within_s=\d+\b(?! \*)|\bwait\([1-9]\d*\)"
     )
     # Each of these files gives the reason for its own limit.
-    allowed = {"chaos.py", "load.py", "test_leaving.py", "test_doors.py", "test_session_access.py"}
+    allowed = {"load.py", "test_leaving.py", "test_doors.py", "test_session_access.py"}
     # They take as long as three tests.
     allowed |= {"test_conversation.py", "test_upgrade.py", "test_host_stops.py"}
     # A dialog can drop a key press while it is being drawn, so the tests press Enter again.

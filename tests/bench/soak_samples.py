@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remoteclaw.config.home import Home
-from tests.bench.stage import descriptors, resident_mb
-from tests.support.processes import marked_processes, parent
+from tests.support.processes import descriptors, marked_processes, parent, private_mb
 
 #: The time for which two processes must exist to count, in seconds: a forked process looks like its
 #: parent until it executes another program.
@@ -46,7 +45,7 @@ def take_sample(home: Home, gateway: int, *, began: float) -> Sample:
     sizes, opened = [0.0], [0]
     for pid in holders:
         try:
-            size, count = resident_mb(pid), descriptors(pid)
+            size, count = private_mb(pid), descriptors(pid)
         except OSError:  # the process has just ended
             continue
         sizes.append(size)
@@ -54,7 +53,7 @@ def take_sample(home: Home, gateway: int, *, began: float) -> Sample:
     return Sample(
         at_s=time.monotonic() - began,
         gateway=gateway,
-        gateway_mb=resident_mb(gateway),
+        gateway_mb=private_mb(gateway),
         gateway_descriptors=descriptors(gateway),
         holders=len(holders),
         holder_mb=max(sizes),

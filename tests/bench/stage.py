@@ -121,24 +121,6 @@ def played(recording: Path = RECORDINGS[0]) -> dict[str, Any]:
     return {"runtime": "codex", "command": [sys.executable, path, str(recording)]}
 
 
-def resident_mb(pid: int) -> float:
-    """Return the private memory of a process."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return (
-        sum(
-            int(line.split()[1])
-            for line in text.splitlines()
-            if line.startswith(("Private_Clean", "Private_Dirty"))
-        )
-        / 1024
-    )
-
-
-def descriptors(pid: int) -> int:
-    """Return the number of open files of a process."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
-
 def used(cli: AgentCli, directory: Path) -> tuple[dict[str, object], dict[str, str]]:
     """Return an agent whose CLI has been used before, and the environment of the CLI."""
     workspace = directory / "workspace"

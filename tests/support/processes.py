@@ -66,6 +66,24 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def family() -> dict[int, list[int]]:
+    """Return the ids of the children of each process that has any, zombies left out."""
+    found: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
+            if fields[0] != b"Z":
+                found.setdefault(int(fields[1]), []).append(int(name))
+    return found
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process, as `top` shows it; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 def everything(pid: int) -> list[int]:
     """Return the ids of a process and all its descendants."""
     return [pid, *(below for child in children(pid) for below in everything(child))]
@@ -78,6 +96,24 @@ def proportional_mb(pid: int) -> float:
     except OSError:
         return 0.0
     return int(rollup.partition("Pss:")[2].split()[0]) / 1024
+
+
+def private_mb(pid: int) -> float:
+    """Return the private memory of a process in MB."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return (
+        sum(
+            int(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith(("Private_Clean", "Private_Dirty"))
+        )
+        / 1024
+    )
+
+
+def descriptors(pid: int) -> int:
+    """Return the number of open files of a process."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
 
 
 def parent(pid: int) -> int:

@@ -295,9 +295,13 @@ class TelegramServer:
         reply_to: int | None = None,
         edits: int | None = None,
         is_bot: bool = False,
+        times: int = 1,
         **more: Any,
     ) -> int:
-        """Have a person write, or edit what they wrote; return the message's id."""
+        """Have a person write, or edit what they wrote; return the message's id.
+
+        It is delivered so many `times`.
+        """
         await self.test_chat(bot, chat)
         there = bot.chats[chat]
         sender = {"id": by or chat, "is_bot": is_bot, "first_name": name}
@@ -323,7 +327,8 @@ class TelegramServer:
             await bot.tell("edited_message", changed)
             return edits
         message = bot.add(there, sender, **content)
-        await bot.tell("message", message)
+        for _ in range(times):
+            await bot.tell("message", message)
         return int(message["message_id"])
 
     async def test_react(
