@@ -47,7 +47,7 @@ class Show:
         await self.traffic.long_turn(self.host.stack.home)
 
     async def run(self, *arguments: str) -> str:
-        """Run a command of `remoteclaw` on the first host, while messages come; return its output."""
+        """Run `remoteclaw` on the first host while messages come; return its output."""
         return await asyncio.to_thread(self.host.run, *arguments)
 
     async def ends(self, process: "subprocess.Popen[bytes]", within_s: float) -> None:
