@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -321,7 +320,7 @@ class TurnRunner:
             channel=turn.place.provider,
             attempt=turn.attempt,
             worker=os.getppid(),  # as `status` names it
-            host=socket.gethostname(),
+            host=self._config.fleet.name_of_host,
         )
         if turn.entries[0].terminal:
             return attempt
