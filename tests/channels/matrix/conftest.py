@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.channels.matrix.adapter import MAX_BYTES
+from remoteclaw.channels.matrix.api import Homeserver as Api
 from remoteclaw.channels.process import Channels
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
@@ -109,6 +110,16 @@ class Account:
             self._running.cancel()
             await asyncio.wait((self._running,))
         self._running = None
+
+
+async def again(homeserver: Homeserver, login: Login) -> Login:
+    """Log in with another device."""
+    api = Api(homeserver.url)
+    identifier = {"type": "m.id.user", "user": login.user}
+    body = {"type": "m.login.password", "identifier": identifier, "password": login.password}
+    made = await api.post("login", body=body)
+    await api.aclose()
+    return Login(login.user, made["access_token"], made["device_id"], login.password)
 
 
 async def messages(account: Account, room: str, *, who: str = "") -> list[ChannelMessage]:

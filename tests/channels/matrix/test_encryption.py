@@ -10,8 +10,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Attachment, SessionKey
-from tests.channels.matrix.conftest import Account
-from tests.channels.matrix.test_identity import again
+from tests.channels.matrix.conftest import Account, again
 from tests.support.matrix import Person, Second
 from tests.support.matrix.secure import SecurePerson
 from tests.support.stack import SID

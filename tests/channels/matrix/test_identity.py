@@ -7,7 +7,7 @@ from remoteclaw.channels.matrix.encryption import Encryption
 from remoteclaw.channels.matrix.identity import Identity, sign_device
 from remoteclaw.channels.matrix.recovery import WRONG_KEY, Recovery, key_of, recovery_key
 from remoteclaw.errors import ConfigError, PlatformAway, PlatformUnknown
-from tests.channels.matrix.conftest import State
+from tests.channels.matrix.conftest import State, again
 from tests.support.matrix import Faults, Homeserver, Login, Second
 from tests.support.waiting import eventually
 
@@ -30,16 +30,6 @@ async def signers(homeserver: Homeserver, login: Login) -> int:
     await api.aclose()
     keys = known["device_keys"][login.user][login.device]
     return len(keys["signatures"][login.user])
-
-
-async def again(homeserver: Homeserver, login: Login) -> Login:
-    """Log in with another device."""
-    api = Api(homeserver.url)
-    identifier = {"type": "m.id.user", "user": login.user}
-    body = {"type": "m.login.password", "identifier": identifier, "password": login.password}
-    made = await api.post("login", body=body)
-    await api.aclose()
-    return Login(login.user, made["access_token"], made["device_id"], login.password)
 
 
 @pytest.mark.parametrize("step", ["device_signing/upload", "signatures/upload"])
