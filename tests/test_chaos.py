@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos import PROMISES, chaos
 from tests.chaos.disruptions import OFTEN, SELDOM, SOMETIMES
+from tests.chaos.flat import MIN_SAMPLES, Part, Sample, table
 from tests.support.telegram import TelegramBot
 
 
@@ -15,3 +18,34 @@ async def test_a_fleet_under_chaos_keeps_its_promises(directory: Path, bot: Tele
     assert {name: verdict[name] for name in PROMISES} == dict.fromkeys(PROMISES, 0)
     expected = {*OFTEN, *SOMETIMES, *SELDOM, "stop"} - {"freeze_adapter"}
     assert expected <= verdict.keys(), "a disruption is missing: use another seed, or run longer"
+
+
+def samples(growing: str = "") -> list[Sample]:
+    """Return the samples of a fleet in which one number grows with each message."""
+    found = []
+    for messages in range(0, MIN_SAMPLES * 100, 100):
+        more = dict.fromkeys(("mb", "descriptors", "connections", "keys", "files", "processes"), 0)
+        if growing:
+            more[growing] = messages
+        worker = Part("worker", 7, 25.0 + more["mb"] / 10, 9 + more["descriptors"] // 5)
+        found.append(
+            Sample(
+                messages=messages,
+                parts=[worker] * (1 + more["processes"] // 100),
+                redis_mb=9 + messages / 1000,
+                connections=40 + more["connections"] // 4,
+                kept=3 * messages,
+                keys={"rc:state:*": 60 + more["keys"] // 4},
+                files=90 + more["files"] // 4,
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    "growing", ["", "mb", "descriptors", "connections", "keys", "files", "processes"]
+)
+def test_what_grows_under_chaos_is_found(growing: str) -> None:
+    text, is_flat = table(samples(growing))
+
+    assert (not is_flat) is ("GROWS" in text) is bool(growing)
