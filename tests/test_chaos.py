@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from remoteclaw.fleet import keys
 from tests.chaos import PROMISES, chaos
 from tests.chaos.disruptions import OFTEN, SELDOM, SOMETIMES
 from tests.chaos.flat import MIN_SAMPLES, Part, Sample, table
@@ -35,7 +36,7 @@ def samples(growing: str = "") -> list[Sample]:
                 redis_mb=9 + messages / 1000,
                 connections=40 + more["connections"] // 4,
                 kept=3 * messages,
-                keys={"rc:state:*": 60 + more["keys"] // 4},
+                keys={keys.state("*"): 60 + more["keys"] // 4},
                 files=90 + more["files"] // 4,
             )
         )

@@ -23,6 +23,8 @@ MIN_VERSION = (6, 2)
 #: Where the rights of a user are.
 RIGHTS = "`ACL SETUSER` in docs/operations.md (Your own Redis) gives it what RemoteClaw needs"
 CLIENT_CERTIFICATE = "it may want a certificate of yours, ?ssl_certfile= and &ssl_keyfile="
+#: The hosts on which a server listens without a setting.
+_LOOPBACK = ("//127.0.0.1", "//localhost", "//[::1]")
 #: Servers that speak the protocol of Redis and differ where it matters, by a field of their INFO.
 OTHER_SERVERS = {"dragonfly_version": "Dragonfly", "mvcc_depth": "KeyDB"}
 
@@ -126,8 +128,9 @@ def _unfit(name: str, error: Exception) -> RemoteClawError:
     if problem := _tls_problem(error):
         return RedisUnfit(f"{name} can't be used: {problem}.")
     remedy = "start it, or correct [redis] url"
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes(error)):
-        remedy = f"{remedy}; from another computer, it needs an address of its own in `bind`"
+    is_refused = any(isinstance(cause, ConnectionRefusedError) for cause in causes(error))
+    if is_refused and not any(each in name for each in _LOOPBACK):
+        remedy = "start it, let it listen at that address (`bind`), or correct [redis] url"
     if "rediss" in name:
         remedy += f"; {CLIENT_CERTIFICATE}"
     return RedisUnavailable(f"{name} can't be reached ({reason(error)}): {remedy}.")

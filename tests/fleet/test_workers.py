@@ -23,8 +23,11 @@ def nothing_known(_process: str) -> bool:
 
 async def forget_beats(stack: Stack) -> None:
     """Let all workers appear as if their last beat had been long ago."""
+    client = stack.fleet.scripts.client
     for view in await stack.fleet.workers.list():
-        await stack.fleet.scripts.client.hdel(keys.PROCESSES, field(view))
+        facts = orjson.loads(await client.hget(keys.PROCESSES, field(view)) or b"")
+        facts["at_ms"] -= 60_000
+        await client.hset(keys.PROCESSES, field(view), orjson.dumps(facts))
 
 
 def field(view: WorkerView) -> str:
