@@ -144,7 +144,10 @@ async def _warn_without_workers(link: Link, session: str) -> None:
             if "paused" in problems or agent in problems:
                 complain(f"the message waits: {problems.get('paused') or problems[agent]}")
             elif not any(each["isOurs"] for each in fleet["workers"]):
-                complain_of_no_workers()
+                if "drained" in problems:
+                    complain(f"the message waits, as no worker runs: {problems['drained']}")
+                else:
+                    complain_of_no_workers()
 
 
 def _uploads(

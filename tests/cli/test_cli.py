@@ -118,6 +118,16 @@ async def test_send_reports_soon_that_no_worker_is_running(stack: Stack) -> None
         "start some with `remoteclaw worker`. The message waits.\n"
     )
 
+    await stack.fleet.drains.drain(stack.home.host_id)
+    with started(stack, "send", "hello") as waiting:
+        assert waiting.stderr is not None
+        line = waiting.stderr.readline()
+
+    assert line == (
+        "remoteclaw: the message waits, as no worker runs: This host is drained: "
+        "`remoteclaw drain --undo` undoes it.\n"
+    )
+
 
 @pytest.mark.usefixtures("gateway")
 async def test_ctrl_c_during_send_prints_how_to_trace_and_stop_the_message(
