@@ -232,4 +232,5 @@ async def chaos(
     finally:
         await first.stop()
     counts = {"messages": 0, **dict.fromkeys(PROMISES, 0), **verdict, "orphans": work.orphans}
+    counts["killed after SIGTERM"] = sum(host.killed for host in found)
     return {**counts, **work.disruptions}, work.samples
