@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import FrameType
 from typing import Any, cast
 
 import orjson
@@ -141,12 +142,27 @@ def is_ending() -> bool:
     return handler is signal.SIG_IGN or getattr(handler, "__name__", "") == "request_force_stop"
 
 
+def _stop_if_waiting(_number: int, frame: FrameType | None) -> None:
+    """End an idle worker that was asked to end and has overlooked it.
+
+    RQ's handler of SIGTERM raises `StopRequested` in an idle worker and sets a flag in a busy one.
+    The exception is lost if the worker is writing a log line, and the flag if the worker has just
+    looked at it. Then it would wait for a hint for minutes.
+    """
+    from rq.exceptions import StopRequested
+
+    while frame is not None:
+        if frame.f_code.co_name == "dequeue_any":
+            raise StopRequested
+        frame = frame.f_back
+
+
 def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
     """Start a thread that announces every `BEAT_S` that this worker lives and serves `queues`.
 
     RQ's own heartbeat comes every seven minutes; the loss of a host must be noticed in seconds.
-    A worker that is ending serves no queue any more. One whose host is drained ends itself, as at
-    SIGTERM: its turn is finished first.
+    A worker that is ending serves no queue any more; it is reminded with each beat. One whose host
+    is drained ends itself, as at SIGTERM: its turn is finished first.
     """
     client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     # A fork during this thread's name lookup would leave the resolver's lock locked in the
@@ -180,6 +196,8 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
         while not ended.wait(BEAT_S):
             with beating, contextlib.suppress(RedisError, OSError):
                 beat()
+            if is_ending():
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
 
     def withdraw() -> None:
         with contextlib.suppress(RedisError, OSError):
@@ -187,6 +205,7 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
                 client.hdel(keys.PROCESSES, field)
 
     worker, field = os.getpid(), str(facts["field"])
+    signal.signal(signal.SIGUSR2, _stop_if_waiting)
     atexit.register(withdraw)
     with contextlib.suppress(RedisError, OSError):
         beat()

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.runs import warm_agents
 from remoteclaw.session.queue import MAX_ATTEMPTS
+from remoteclaw.up.supervisor import worker_command
 from tests.support.bridges import WAITING, acp_script, script
-from tests.support.command import REMOTECLAW, run_command, start_program
+from tests.support.command import REMOTECLAW, ROOT, run_command, start_program
 from tests.support.conversations import dying
 from tests.support.requests import BODY, answered, open_request, shown
 from tests.support.stack import Stack, said
@@ -73,6 +76,35 @@ async def test_a_terminated_worker_finishes_its_turn_and_leaves_the_waiting_mess
     await stack.start_worker()
     assert said(await stack.outcome(second)) == "heard two"
     assert (await stack.reached(second, "spawned")).startswith("warm")
+
+
+#: A worker that overlooks SIGTERM, as if RQ's exception had come while it wrote a log line.
+OVERLOOKING = """
+import sys
+from rq.cli import main
+from rq.worker import Worker
+from remoteclaw.fleet import workers
+workers.BEAT_S = 0.1
+Worker._shutdown = lambda self: None
+sys.argv[0] = "rq"
+main()
+"""
+
+
+async def test_an_idle_worker_that_has_overlooked_sigterm_is_reminded(stack: Stack) -> None:
+    _, *arguments = worker_command()
+    command = (sys.executable, "-c", OVERLOOKING, *arguments)
+    worker = subprocess.Popen(command, env=stack.env(), cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        await eventually(stack.fleet.workers.list)
+        await stack.ask("hello")
+        worker.terminate()
+
+        await eventually(lambda: worker.poll() is not None)
+    finally:
+        worker.kill()
+        worker.wait()
+    assert worker.returncode == 0
 
 
 async def test_a_lingering_worker_exits_when_it_is_terminated(stack: Stack) -> None:
