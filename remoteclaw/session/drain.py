@@ -197,11 +197,8 @@ class Drain:
 
         Return whether nothing has happened.
         """
-        until = boottime() + self._config.fleet.linger_s
-        while (left_s := until - boottime()) > 0:
-            if await lease.wait(left_s) != "nothing":
-                return False
-        return True
+        seconds = self._config.fleet.linger_s
+        return not seconds or await lease.wait(seconds) == "nothing"
 
     async def _is_leaving(self) -> bool:
         return await self._fleet.workers.is_leaving(self._worker)

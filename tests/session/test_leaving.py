@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from remoteclaw.bridge import Hooks
+from remoteclaw.clock import boottime
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet.drains import wait_while_drained
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.holder.runs import warm_agents
+from remoteclaw.session.drain import Drain
 from remoteclaw.session.queue import MAX_ATTEMPTS
 from remoteclaw.up.supervisor import worker_command
 from tests.support.bridges import WAITING, acp_script, script
@@ -114,6 +118,21 @@ async def test_a_lingering_worker_exits_when_it_is_terminated(stack: Stack) -> N
     worker.terminate()
 
     await eventually(lambda: worker.poll() is not None, within_s=25)  # earlier than its linger time
+
+
+async def test_a_worker_does_not_linger_while_redis_is_away(stack: Stack) -> None:
+    """It would ask Redis without a pause, and block its event loop."""
+    stack.configure(linger_s=10)
+    sid = (await stack.append("hello")).session.sid
+    lease = await stack.fleet.leases.acquire(sid, host="host", worker="worker")
+    assert lease is not None
+    config = load_config(stack.home.config_file, {})
+    stack.redis.kill()
+    began_at = boottime()
+
+    assert await Drain(stack.fleet, config, stack.home, Hooks())._linger(lease)
+
+    assert boottime() - began_at < 5
 
 
 async def test_a_second_sigterm_does_not_cut_off_a_turn(stack: Stack, directory: Path) -> None:
