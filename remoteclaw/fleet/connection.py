@@ -280,18 +280,21 @@ class Scripts:
         command: Callable[..., Any],
         *args: Any,
         deadline: float | None = None,
+        limit_s: float = 0,
         **options: Any,
     ) -> Any:
         """Run an idempotent command, and retry it while Redis is unavailable.
 
-        `deadline` and the errors are those of `run()`.
+        `deadline` and the errors are those of `run()`. A command that transfers much may take
+        `limit_s` seconds, also beyond the deadline, after which it is not retried.
         """
         if deadline is None:
             deadline = boottime() + RETRY_S
         retries, was_sent = 0, False
         while True:
             try:
-                async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
+                left_s = max(0.0, min(COMMAND_S, deadline - boottime()))
+                async with asyncio.timeout(limit_s or left_s):
                     return await command(*args, **options)
             except TRANSIENT as error:
                 if LOGIN.search(str(error)):
@@ -321,10 +324,11 @@ class Scripts:
         *,
         is_atomic: bool = False,
         deadline: float | None = None,
+        limit_s: float = 0,
     ) -> list[Any]:
         """Run the idempotent commands that `add_commands` adds to a pipeline, in one round trip.
 
-        Return their results in order. `deadline` and the errors are those of `run()`.
+        Return their results in order. `deadline`, `limit_s` and the errors are those of `call()`.
         """
 
         async def send() -> list[Any]:
@@ -332,7 +336,7 @@ class Scripts:
             add_commands(pipeline)
             return list(await pipeline.execute())
 
-        return list(await self.call(send, deadline=deadline))
+        return list(await self.call(send, deadline=deadline, limit_s=limit_s))
 
 
 async def announcements(

@@ -24,8 +24,9 @@ LOOK_S = 1.0
 #: How long adapters know since when the fleet goes on, in milliseconds: longer than any platform's
 #: history is read up.
 KNOWN_MS = 90 * 24 * 3600 * 1000
-#: How many keys are copied to another Redis at once.
-COPIED_KEYS = 50
+#: How many keys are copied to another Redis at once, and how long that may take, in seconds: each
+#: may have a file of 20 MB.
+COPIED_KEYS, COPY_S = 50, 600.0
 #: The keys that are about processes of the lost fleet.
 OF_PROCESSES = (
     *("rq:*", "rc:host:*", "rc:worker:*", "rc:gateway:*", "rc:reader:*", "rc:standbys:*"),
@@ -116,7 +117,7 @@ class Restores:
 
     async def _copy(self, other: Scripts, names: Sequence[bytes]) -> None:
         found = await self._scripts.run_pipeline(
-            lambda ask: [(ask.dump(name), ask.pttl(name)) for name in names]
+            lambda ask: [(ask.dump(name), ask.pttl(name)) for name in names], limit_s=COPY_S
         )
         values = zip(names, found[::2], found[1::2], strict=True)
         await other.run_pipeline(
@@ -125,7 +126,8 @@ class Restores:
                 ask.restore(name, max(ttl_ms, 0), value, replace=True)
                 for name, value, ttl_ms in values
                 if value is not None
-            ]
+            ],
+            limit_s=COPY_S,
         )
 
     async def _release(self, sid: str) -> None:

@@ -14,7 +14,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import RedisRefused
-from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet import Fleet, connection, keys
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.snapshot import save_snapshot
 from remoteclaw.fleet.turns.inbound import Accepted
@@ -252,6 +252,22 @@ async def test_a_backup_of_one_database_is_restored_to_another_redis(
     assert (await own.scripts.client.info("keyspace")).keys() == {"db0"}
     assert await own.scripts.client.keys("theirs") == []
     await server.stop()
+
+
+async def test_a_backup_with_files_is_restored_to_a_redis_that_is_far_away(
+    stack: Stack, fleets: list[Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file needs longer than other commands may take."""
+    monkeypatch.setattr(connection, "COMMAND_S", 0.5)
+    monkeypatch.setattr(connection, "RETRY_S", 0.5)
+    fleets += [Fleet.open(f"unix://{stack.redis.socket}?db={number}") for number in (3, 5)]
+    old, new = (fleet.scripts.client for fleet in fleets)
+    await old.set("file", "content")
+    await new.client_pause(1000, all=False)  # holds what writes
+
+    await fleets[0].restores.move_to(fleets[1].scripts)
+
+    assert await new.get("file") == b"content"
 
 
 async def test_a_redis_user_that_may_not_sync_is_named(stack: Stack, directory: Path) -> None:
