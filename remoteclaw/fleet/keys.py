@@ -184,8 +184,8 @@ def host(queue: str) -> str:
 
 
 def worker(hostname: str, pid: int) -> str:
-    """String: exists while a worker runs, by the host name and process id that RQ knows, for
-    processes of earlier versions; expires 15 seconds after its last heartbeat."""
+    """String: exists while a worker runs, by the host name and process id that RQ knows, for hosts
+    with the same id and earlier versions; expires 15 seconds after its last heartbeat."""
     return f"rc:worker:{hostname}:{pid}"
 
 

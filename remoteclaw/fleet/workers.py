@@ -176,6 +176,7 @@ def announce(url: str, queues: Sequence[str], host_id: str, host: str) -> None:
     since, served = boottime(), [keys.host(queue) for queue in queues if "@" in queue]
     facts: Values = {
         "own": keys.worker(socket.gethostname(), os.getpid()),
+        "hostname": socket.gethostname(),
         "served": served,
         "field": field_of("worker", host_id),
         "host": host,

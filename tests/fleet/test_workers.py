@@ -168,9 +168,31 @@ async def test_a_worker_of_an_earlier_version_is_known_by_its_machine(stack: Sta
     client = stack.fleet.scripts.client
     announced = orjson.loads(await client.hget(keys.PROCESSES, field(view)) or b"")
     sign_of_life = announced.pop("identity").encode()
+    del announced["hostname"]
     assert await client.get(keys.worker(view.host, view.pid)) == sign_of_life
     await client.hset(keys.PROCESSES, field(view), orjson.dumps(announced))
 
+    assert [each.is_ours for each in await stack.fleet.workers.list()] == [True]
+
+
+async def test_a_live_worker_stays_when_one_with_its_host_id_and_process_id_is_killed(
+    stack: Stack,
+) -> None:
+    """Two containers can share a home, and each has its own pid namespace."""
+    await stack.start_worker()
+    (view,) = await stack.fleet.workers.list()
+    with Redis(unix_socket_path=str(stack.redis.socket)) as redis:
+        (live,) = redis.smembers("rq:workers")
+        redis.hset("rq:worker:b", mapping={**redis.hgetall(live), b"hostname": b"container-b"})
+        redis.sadd("rq:workers", "rq:worker:b")
+        announced = orjson.loads(redis.hget(keys.PROCESSES, field(view)) or b"")
+        announced |= {"hostname": "container-b", "identity": announced["identity"] + "1"}
+        redis.hset(keys.PROCESSES, field(view), orjson.dumps(announced))
+        redis.set(keys.worker("container-b", view.pid), announced["identity"])
+
+    assert await stack.fleet.workers.clear_dead(process.is_alive) == 1
+
+    assert await names(stack) == {live.decode()}
     assert [each.is_ours for each in await stack.fleet.workers.list()] == [True]
 
 

@@ -1,8 +1,8 @@
 -- Note that a worker runs, and which queues of its host it serves.
 -- uses: processes
 -- keys: processes, drained, own, served*
---   own: its sign of life for readers of earlier versions; served: the keys of the queues
--- args: field, host, version, uptime_ms, host_id, identity, beat_ms, is_ending
+--   own: its sign of life by the name of its host; served: the keys of the queues
+-- args: field, host, version, uptime_ms, host_id, identity, hostname, beat_ms, is_ending
 -- → 1 if its host is drained, else 0
 announce_process(keys.processes, args.field, args, args.uptime_ms)
 redis.call('SET', keys.own, args.identity, 'PX', args.beat_ms)

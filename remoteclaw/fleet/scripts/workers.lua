@@ -8,11 +8,9 @@
 local is_lane, found = {}, {}
 
 -- The identity of a worker's process, as of its last announcement. Two containers can have the same name and process
--- ids, so only a worker of an earlier version, which announces no identity, is found by them.
-local function beat_of(stored, host, pid)
-  if not stored then return '' end
-  local announced = cjson.decode(stored)
-  if not announced.identity then return redis.call('GET', 'rc:worker:' .. host .. ':' .. pid) or '' end
+-- ids. Only a worker of an earlier version, or one whose host has the id of another host, is found by them.
+local function beat_of(announced, host, pid)
+  if announced.hostname ~= host then return redis.call('GET', 'rc:worker:' .. host .. ':' .. pid) or '' end
   return now_ms() - announced.at_ms < tonumber(args.beat_ms) and announced.identity or ''
 end
 
@@ -30,7 +28,9 @@ for _, key in ipairs(names) do
     local name = string.sub(key, #'rq:worker:' + 1)
     local host_id = string.match(queues, '@([^,]+)') or ''
     local stored = redis.call('HGET', keys.processes, 'worker ' .. host_id .. ' ' .. (pid or ''))
-    local beat = beat_of(stored, host or '', pid or '')
+    local announced = stored and cjson.decode(stored) or {}
+    if announced.hostname and announced.hostname ~= host then stored = nil end
+    local beat = beat_of(announced, host or '', pid or '')
     found[#found + 1] = row{
       name = name, host_id = host_id, host = host or '', pid = pid or '', state = state or '', queues = queues,
       job = job or '', birth = birth or '', beat = beat, announced = beat == '' and stored or '',
