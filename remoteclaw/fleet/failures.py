@@ -48,7 +48,9 @@ class NotReplicated(exceptions.ConnectionError):
 
 def refusal(error: Exception) -> str:
     """Return a sentence about a refused command or login."""
-    return write_problem(str(error)) or f"Redis refuses: {error}."
+    # redis-py puts the command before the error of a pipeline, and with it what was to be written.
+    why = str(error).rpartition("of pipeline caused error: ")[2].strip("(,)'\"")
+    return write_problem(why) or f"Redis refuses: {why}."
 
 
 def write_problem(text: str) -> str | None:
