@@ -95,7 +95,8 @@ class Restores:
         """Copy the data of a paused fleet to another Redis, and the pause first.
 
         Raises `RedisRefused` if that one isn't empty or can't take the data, and
-        `RedisUnavailable` if it goes away; then it is empty again, if it can be reached.
+        `RedisUnavailable` if it goes away. Then, or when cancelled, it is empty again if it can be
+        reached.
         """
         count, probes = await other.run_pipeline(lambda ask: (ask.dbsize(), ask.exists(keys.PROBE)))
         if count > probes:
@@ -112,7 +113,7 @@ class Restores:
                 cursor, some = await self._scripts.call(client.scan, cursor or 0, count=COPIED_KEYS)
                 names += some
                 await self._copy(other, some)
-        except (RedisRefused, RedisUnavailable):
+        except BaseException:
             with contextlib.suppress(RedisRefused, RedisUnavailable):
                 await other.call(other.client.unlink, *names)
             raise

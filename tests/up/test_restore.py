@@ -15,7 +15,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import RedisRefused
-from remoteclaw.fleet import Fleet, connection, keys
+from remoteclaw.fleet import Fleet, connection, keys, restores
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.snapshot import save_snapshot
 from remoteclaw.fleet.turns.inbound import Accepted
@@ -292,6 +292,24 @@ async def test_each_key_reaches_a_redis_of_another_kind_that_is_far_away(
     assert await values(new) == await values(old)
     assert await new.dbsize() == 7
     assert HOUR_MS - 60_000 < await new.pttl("string") <= HOUR_MS
+
+
+async def test_a_restore_to_another_redis_that_is_interrupted_leaves_it_empty(
+    stack: Stack, fleets: list[Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next try would be refused, because that Redis has keys."""
+    monkeypatch.setattr(restores, "COPIED_KEYS", 1)
+    fleets += [Fleet.open(f"unix://{stack.redis.socket}?db={number}") for number in (3, 5)]
+    old, new = (fleet.scripts.client for fleet in fleets)
+    await old.mset({str(number): "value" for number in range(3000)})
+    moving = asyncio.create_task(fleets[0].restores.move_to(fleets[1].scripts))
+    await eventually(new.dbsize)
+
+    moving.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+    assert await new.dbsize() == 0
 
 
 async def test_a_redis_user_that_may_not_sync_is_named(stack: Stack, directory: Path) -> None:
