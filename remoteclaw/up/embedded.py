@@ -133,8 +133,9 @@ def server_command(
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # With the default of 4 KB, the short streams of a session cost 4.3 KB instead of 0.7 KB.
         "stream-node-max-bytes": "512",
-        **({"appendonly": "no", "dbfilename": snapshot} if snapshot else {}),
     }
+    if snapshot:  # of a server that may have more databases than 16
+        options |= {"appendonly": "no", "dbfilename": snapshot, "databases": "16384"}
     arguments = (word for name, value in options.items() for word in (f"--{name}", value))
     return [program.path, *arguments]
 

@@ -23,7 +23,7 @@ from remoteclaw.messages import ChatPlace
 from remoteclaw.up.embedded import EmbeddedRedis
 from tests.support.cron import cron_of
 from tests.support.jobs import HOUR_MS, add, job_of
-from tests.support.stack import Stack, message, said
+from tests.support.stack import Stack, message, running_stack, said
 from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually
 
@@ -209,20 +209,28 @@ async def test_a_file_that_is_no_sound_backup_is_refused_and_leaves_nothing(
     await call(second, "restore", str(file))
 
 
+@pytest.fixture
+async def shared(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+    """A Redis with more databases than usual."""
+    async with running_stack(home, monkeypatch, options=("--databases", "32")) as stack:
+        yield stack
+
+
 async def test_a_backup_of_one_database_is_restored_to_another_redis(
-    stack: Stack, second: Home, directory: Path, fleets: list[Fleet]
+    shared: Stack, second: Home, directory: Path, fleets: list[Fleet]
 ) -> None:
     """A Redis that other programs use as well has their data in other databases."""
+    stack = shared
 
     def at(database: int) -> str:
         return f"unix://{stack.redis.socket}?db={database}"
 
-    fleets += [Fleet.open(at(3)), Fleet.open(at(5))]
+    fleets += [Fleet.open(at(31)), Fleet.open(at(5))]
     old, new = fleets
     accepted = await old.inbound.append(message("hello"), agent="main")
     client, file = stack.fleet.scripts.client, directory / "backup.tar"
     await client.set("theirs", "1")
-    url = {"REMOTECLAW__REDIS__URL": at(3)}
+    url = {"REMOTECLAW__REDIS__URL": at(31)}
     backup = await asyncio.to_thread(remoteclaw, stack.home, "backup", str(file), **url)
     assert backup.returncode == 0, backup.stderr
     await new.scripts.client.set("used", "1")
