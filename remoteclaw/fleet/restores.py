@@ -98,10 +98,13 @@ class Restores:
         `RedisUnavailable` if it goes away. Then, or when cancelled, it is empty again if it can be
         reached.
         """
-        count, probes = await other.run_pipeline(lambda ask: (ask.dbsize(), ask.exists(keys.PROBE)))
-        if count > probes:
+        # A user with the smallest rights may not run DBSIZE, and EXISTS removes an expired key.
+        probes, held = await other.run_pipeline(
+            lambda ask: (ask.exists(keys.PROBE), ask.info("keyspace"))
+        )
+        if count := held.get(f"db{other.database}", {"keys": probes})["keys"] - probes:
             raise RedisRefused(
-                f"That Redis has {count - probes} keys, and a backup needs an empty database: name "
+                f"That Redis has {count} keys, and a backup needs an empty database: name "
                 "another one, such as redis://host:6379/1."
             )
         names = [keys.RESTORED.encode()]

@@ -17,6 +17,7 @@ from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import RedisRefused
 from remoteclaw.fleet import Fleet, connection, keys, restores
 from remoteclaw.fleet.replies.reply import reply_payload
+from remoteclaw.fleet.rights import acl_setuser
 from remoteclaw.fleet.snapshot import save_snapshot
 from remoteclaw.fleet.turns.inbound import Accepted
 from remoteclaw.messages import ChatPlace
@@ -262,44 +263,51 @@ async def test_a_backup_of_one_database_is_restored_to_another_redis(
 async def test_each_key_reaches_a_redis_of_another_kind_that_is_far_away(
     stack: Stack, fleets: list[Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one server dumps, another one refuses; and files need longer than other commands may."""
-    fleets += [Fleet.open(f"unix://{stack.redis.socket}?db={number}") for number in (3, 5)]
+    """What one server dumps, another one refuses; and files need longer than other commands may.
+
+    The other one's user has the smallest rights.
+    """
+    client: Any = stack.fleet.scripts.client
+    await client.execute_command(*acl_setuser("pw").split())
+    socket = stack.redis.socket
+    addresses = f"unix://{socket}?db=3", f"unix://remoteclaw:pw@{socket}?db=5"
+    fleets += map(Fleet.open, addresses)
     old, new = (fleet.scripts.client for fleet in fleets)
-    await old.set("string", b"\xff", px=HOUR_MS)
-    await old.hset("hash", mapping={"a": "1", "b": "2"})
-    await old.rpush("list", "b", "a", "b")
-    await old.sadd("set", "a", "b")
-    await old.zadd("sorted set", {"a": 0.1, "b": 1795820346968, "c": math.inf})
-    for stream in ("stream", "empty stream"):
+    await old.set("rq:string", b"\xff", px=HOUR_MS)
+    await old.hset("rq:hash", mapping={"a": "1", "b": "2"})
+    await old.rpush("rq:list", "b", "a", "b")
+    await old.sadd("rq:set", "a", "b")
+    await old.zadd("rq:sorted set", {"a": 0.1, "b": 1795820346968, "c": math.inf})
+    for stream in ("rq:stream", "rq:empty stream"):
         for number in (1, 2, 3):
             await old.xadd(stream, {"field": str(number)}, id=f"{number}-1")
-    await old.xdel("stream", "3-1")
-    await old.xtrim("empty stream", 0)
-    execute: Any = new.execute_command
-    await execute("ACL", "SETUSER", "default", "-restore", "-xadd")
-    with pytest.raises(RedisRefused, match=r"^Redis refuses: User default has no permissions"):
+    await old.xdel("rq:stream", "3-1")
+    await old.xtrim("rq:empty stream", 0)
+    await client.execute_command("ACL", "SETUSER", "remoteclaw", "-xadd")
+    with pytest.raises(RedisRefused, match=r"^Redis refuses: User remoteclaw has no permissions"):
         await fleets[0].restores.move_to(fleets[1].scripts)
-    assert await new.dbsize() == 0
-    await execute("ACL", "SETUSER", "default", "+xadd")
+    assert [name async for name in new.scan_iter()] == []
+    await client.execute_command("ACL", "SETUSER", "remoteclaw", "+xadd")
     monkeypatch.setattr(connection, "COMMAND_S", 0.5)
     monkeypatch.setattr(connection, "RETRY_S", 0.5)
-    await new.client_pause(1000, all=False)  # holds what writes
+    await client.client_pause(1000, all=False)  # holds what writes
 
     await fleets[0].restores.move_to(fleets[1].scripts)
 
     async def values(client: Any) -> list[Any]:
-        streams = [await client.xinfo_stream(name) for name in ("stream", "empty stream")]
+        streams = [await client.xinfo_stream(name) for name in ("rq:stream", "rq:empty stream")]
         return [
-            *(await client.get("string"), await client.hgetall("hash")),
-            *(await client.lrange("list", 0, -1), await client.smembers("set")),
-            await client.zrange("sorted set", 0, -1, withscores=True),
-            *(await client.xrange("stream"), await client.xrange("empty stream")),
+            *(await client.get("rq:string"), await client.hgetall("rq:hash")),
+            *(await client.lrange("rq:list", 0, -1), await client.smembers("rq:set")),
+            await client.zrange("rq:sorted set", 0, -1, withscores=True),
+            *(await client.xrange("rq:stream"), await client.xrange("rq:empty stream")),
             *(stream["last-generated-id"] for stream in streams),
         ]
 
+    await client.execute_command("ACL", "SETUSER", "remoteclaw", "+@all")
     assert await values(new) == await values(old)
     assert await new.dbsize() == 7
-    assert HOUR_MS - 60_000 < await new.pttl("string") <= HOUR_MS
+    assert HOUR_MS - 60_000 < await new.pttl("rq:string") <= HOUR_MS
 
 
 async def test_a_restore_to_another_redis_that_is_interrupted_leaves_it_empty(
