@@ -9,6 +9,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.merge_patch import patch_toml
 from remoteclaw.errors import RedisUnavailable, RemoteClawError, StateDirectoryError
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.copying import copy_data
 from remoteclaw.host.locks import replace_file
 from remoteclaw.locations import AGENT_FILES
 from remoteclaw.up.archive import Archive, Manifest
@@ -97,7 +98,7 @@ async def _load(home: Home, manifest: Manifest, url: str) -> None:
 async def _move(fleet: Fleet, url: str) -> None:
     other = Fleet.open(url)
     try:
-        await fleet.restores.move_to(other.scripts)
+        await copy_data(fleet.scripts, other.scripts)
     finally:
         await other.aclose()
 

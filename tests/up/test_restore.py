@@ -15,7 +15,8 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.home import Home
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import RedisRefused
-from remoteclaw.fleet import Fleet, connection, keys, restores
+from remoteclaw.fleet import Fleet, connection, copying, keys
+from remoteclaw.fleet.copying import copy_data
 from remoteclaw.fleet.replies.reply import reply_payload
 from remoteclaw.fleet.rights import acl_setuser
 from remoteclaw.fleet.snapshot import save_snapshot
@@ -285,14 +286,14 @@ async def test_each_key_reaches_a_redis_of_another_kind_that_is_far_away(
     await old.xtrim("rq:empty stream", 0)
     await client.execute_command("ACL", "SETUSER", "remoteclaw", "-xadd")
     with pytest.raises(RedisRefused, match=r"^Redis refuses: User remoteclaw has no permissions"):
-        await fleets[0].restores.move_to(fleets[1].scripts)
+        await copy_data(fleets[0].scripts, fleets[1].scripts)
     assert [name async for name in new.scan_iter()] == []
     await client.execute_command("ACL", "SETUSER", "remoteclaw", "+xadd")
     monkeypatch.setattr(connection, "COMMAND_S", 0.5)
     monkeypatch.setattr(connection, "RETRY_S", 0.5)
     await client.client_pause(1000, all=False)  # holds what writes
 
-    await fleets[0].restores.move_to(fleets[1].scripts)
+    await copy_data(fleets[0].scripts, fleets[1].scripts)
 
     async def values(client: Any) -> list[Any]:
         streams = [await client.xinfo_stream(name) for name in ("rq:stream", "rq:empty stream")]
@@ -314,11 +315,11 @@ async def test_a_restore_to_another_redis_that_is_interrupted_leaves_it_empty(
     stack: Stack, fleets: list[Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the next try would be refused, because that Redis has keys."""
-    monkeypatch.setattr(restores, "COPIED_KEYS", 1)
+    monkeypatch.setattr(copying, "COPIED_KEYS", 1)
     fleets += [Fleet.open(f"unix://{stack.redis.socket}?db={number}") for number in (3, 5)]
     old, new = (fleet.scripts.client for fleet in fleets)
     await old.mset({str(number): "value" for number in range(3000)})
-    moving = asyncio.create_task(fleets[0].restores.move_to(fleets[1].scripts))
+    moving = asyncio.create_task(copy_data(fleets[0].scripts, fleets[1].scripts))
     await eventually(new.dbsize)
 
     moving.cancel()
