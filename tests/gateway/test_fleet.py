@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.account_states import configured_accounts
 from remoteclaw.fleet.replies.reader import DeliveryFailure
 from remoteclaw.messages import reference
@@ -77,7 +78,10 @@ async def test_fleet_status_lists_waiting_sessions_with_since_when_and_why(stack
 async def test_running_sessions_are_listed_before_waiting_ones(stack: Stack) -> None:
     for number in range(3):
         await stack.append("hello", channel_id=f"chat-{number}")
-    (*_, last) = (await stack.fleet.sessions.busy(limit=3))[1]
+    (*_, last) = listed = (await stack.fleet.sessions.busy(limit=3))[1]
+    for place, view in enumerate(reversed(listed)):  # as sweeps do
+        await stack.fleet.scripts.client.zadd(keys.ACTIVE, {view.sid: place})
+    assert (await stack.fleet.sessions.busy(limit=3))[1] == listed
     assert await stack.fleet.leases.acquire(last.sid, worker="w", host="here")
 
     count, (first,) = await stack.fleet.sessions.busy(limit=1)

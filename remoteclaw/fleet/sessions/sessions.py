@@ -104,12 +104,17 @@ class Sessions:
         return await self.views(await self._newest(limit))
 
     async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
-        """Return the number of sessions with work, and at most `limit` of them, running first."""
+        """Return the number of sessions with work, and at most `limit` of them, running first.
+
+        Their order is otherwise that of their ids, because each sweep changes that of `ACTIVE`.
+        """
         count, sids = await self._scripts.run_pipeline(
             lambda ask: (ask.zcard(keys.ACTIVE), ask.zrange(keys.ACTIVE, 0, MAX_ACTIVE - 1))
         )
         states = await self._fields(sids, ["status"])
-        pairs = sorted(zip(states, sids, strict=True), key=lambda one: one[0] != [b"running"])
+        pairs = sorted(
+            (state != [b"running"], sid) for state, sid in zip(states, sids, strict=True)
+        )
         some = await self.views([sid for _, sid in pairs[:limit]])
         return count, [view for view in some if view.status != "idle"]
 
