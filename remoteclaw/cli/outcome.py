@@ -63,7 +63,7 @@ class OutcomeReport:
             known = {name: file[name] for name in ("name", "size", "blob")}
             echo(describe_file(Attachment(**known, mime_type=file["mimeType"]), hint=hint))
         if self.status == "failed":
-            complain(f"It failed: `remoteclaw sessions trace {reference}` says why.")
+            complain(f"The turn failed: `remoteclaw sessions trace {reference}` says why.")
         elif self.status == "dead":
             complain(
                 "It was given up and is kept as a dead letter: see `remoteclaw deadletters list`."

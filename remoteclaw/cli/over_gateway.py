@@ -145,7 +145,7 @@ async def _warn_without_workers(link: Link, session: str) -> None:
                 complain(f"the message waits: {problems.get('paused') or problems[agent]}")
             elif not any(each["isOurs"] for each in fleet["workers"]):
                 if "drained" in problems:
-                    complain(f"the message waits, as no worker runs: {problems['drained']}")
+                    complain(f"no worker runs, so the message waits. {problems['drained']}")
                 else:
                     complain_of_no_workers()
 

@@ -44,9 +44,11 @@ def status(check: str | None, as_json: bool) -> None:
         _print(fleet)
     if check:
         sys.exit(1 if _has_problem(fleet, check, is_shown=not as_json) else 0)
-    if any(problem["subject"] == "paused" for problem in fleet["problems"]):
-        sys.exit(1)
-    if not any(worker["isOurs"] for worker in fleet["workers"]):
+    is_open = any(worker["isOurs"] for worker in fleet["workers"])
+    subjects = {problem["subject"] for problem in fleet["problems"]}
+    if "paused" in subjects or ("drained" in subjects and not is_open):
+        sys.exit(1)  # what was printed says why
+    if not is_open:
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
 
 

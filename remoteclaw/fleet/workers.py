@@ -40,7 +40,7 @@ LOST_S = 60.0
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
 #: The problems of a fleet without workers or without a sweeper, and their remedies.
-NO_WORKER = (
+_NO_WORKER = (
     "no worker runs, so no message is answered: run `remoteclaw up`, or start some with "
     "`remoteclaw worker`, under a supervisor that restarts them, since RQ's worker ends when Redis "
     "takes no writes."
@@ -121,6 +121,11 @@ class _Registered:
     """Whether it listens for RQ's commands, as each live worker does."""
     silent_since_ms: int | None
     """Its last announcement, if it gives no sign of life; None without one."""
+
+
+def no_worker_problem(drained: str | None) -> str:
+    """Return a sentence that no worker runs, and what to do; `drained` is a `drain_problem()`."""
+    return f"no worker runs, so no message is answered. {drained}" if drained else _NO_WORKER
 
 
 def _time(at_ms: int) -> str:

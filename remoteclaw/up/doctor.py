@@ -26,13 +26,14 @@ from remoteclaw.errors import ConfigError, RedisRefused, RemoteClawError
 from remoteclaw.extensions import Kind, by_package, load_runtime
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.account_states import configured_accounts
+from remoteclaw.fleet.drains import drain_problem
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.pools import pool_problems
 from remoteclaw.fleet.processes import version_problem
 from remoteclaw.fleet.replies.replies import UnreadStream
 from remoteclaw.fleet.tokens import Tokens
-from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
+from remoteclaw.fleet.workers import NO_SWEEPER, WorkerView, no_worker_problem
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.installation import EXTRAS, missing_packages
 from remoteclaw.host.load import Overloaded, check_load
@@ -236,7 +237,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
             advice = "it has no maxmemory, so RemoteClaw applies a limit of its own: set maxmemory"
             yield Finding("redis", True, advice)
         workers = await fleet.workers.list()
-        for finding in _workers(home, workers):
+        drained = drain_problem(await fleet.drains.hosts(), home.host_id)
+        for finding in _workers(home, workers, drained):
             yield finding
         for agent, text in pool_problems(config, workers).items():
             yield Finding(f"agent {agent}", False, text)
@@ -265,10 +267,10 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
     yield Finding("running", True, f"`remoteclaw up` is process {pid}" if pid else "without `up`")
 
 
-def _workers(home: Home, views: Sequence[WorkerView]) -> Iterator[Finding]:
+def _workers(home: Home, views: Sequence[WorkerView], drained: str | None) -> Iterator[Finding]:
     workers = [view for view in views if view.is_ours]
     text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"
-    yield Finding("workers", bool(workers), text if workers else NO_WORKER)
+    yield Finding("workers", bool(workers), text if workers else no_worker_problem(drained))
     for view in views:
         if view.problem:
             yield Finding("workers", False, view.problem)

@@ -59,7 +59,7 @@ async def test_send_prints_a_failure_and_the_command_that_traces_it(stack: Stack
     assert result.returncode == 1
     assert "main failed and couldn't finish your message" in result.stdout
     hint = re.fullmatch(
-        r"remoteclaw: It failed: `remoteclaw (sessions trace \S+)` says why.\n", result.stderr
+        r"remoteclaw: The turn failed: `remoteclaw (sessions trace \S+)` says why.\n", result.stderr
     )
     assert hint
     assert "fatal: the demo fails when asked to" in run(stack, *hint[1].split()).stdout
@@ -124,9 +124,14 @@ async def test_send_reports_soon_that_no_worker_is_running(stack: Stack) -> None
         line = waiting.stderr.readline()
 
     assert line == (
-        "remoteclaw: the message waits, as no worker runs: This host is drained: "
+        "remoteclaw: no worker runs, so the message waits. This host is drained: "
         "`remoteclaw drain --undo` undoes it.\n"
     )
+    for command in (("status",), ("status", "--check"), ("doctor",)):
+        shown = run_command(*command, env=stack.env())
+        assert shown.returncode == 1
+        assert "`remoteclaw drain --undo` undoes it" in shown.stdout
+        assert "`remoteclaw worker`" not in shown.stdout + shown.stderr
 
 
 @pytest.mark.usefixtures("gateway")

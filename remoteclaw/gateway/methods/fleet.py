@@ -25,7 +25,7 @@ from remoteclaw.fleet.processes import HostProcess, shown_names, version_problem
 from remoteclaw.fleet.replies.deadletters import DeadLetter
 from remoteclaw.fleet.restores import paused_problem
 from remoteclaw.fleet.sessions.sessions import SessionView
-from remoteclaw.fleet.workers import NO_SWEEPER, NO_WORKER, WorkerView
+from remoteclaw.fleet.workers import NO_SWEEPER, WorkerView, no_worker_problem
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.failing_agents import failing_agents
 from remoteclaw.holder.runs import warm_agents
@@ -62,6 +62,7 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
     memory = await fleet.scripts.memory()
     names = shown_names(processes)
     paused = paused_problem(await fleet.restores.paused_from())
+    drains = drain_problem(drained, call.home.host_id)
     failing, at_ms = await fleet.failed_turns.by_agent(), now_ms()
     return contract.FleetResult(
         at_ms=at_ms,
@@ -79,11 +80,11 @@ async def _status(call: Call, _params: NoParams) -> contract.FleetResult:
             *await _general_problems(
                 call,
                 redis=memory.problem,
-                drained=drain_problem(drained, call.home.host_id),
+                drained=drains,
                 paused=paused,
                 versions=version_problem(processes, call.home.host_id),
             ),
-            *(() if paused else _worker_problems(call.config, workers)),
+            *(() if paused else _worker_problems(call.config, workers, drains)),
             *_adapter_problems(adapters),
             *(
                 contract.Problem(subject=f"turns of {agent.agent}", text=text)
@@ -134,9 +135,11 @@ async def _general_problems(call: Call, **known: str | None) -> Sequence[contrac
     return [contract.Problem(subject=name, text=text) for name, text in problems.items() if text]
 
 
-def _worker_problems(config: Config, workers: Sequence[WorkerView]) -> Iterator[contract.Problem]:
+def _worker_problems(
+    config: Config, workers: Sequence[WorkerView], drained: str | None
+) -> Iterator[contract.Problem]:
     if not any(view.is_ours for view in workers):
-        yield contract.Problem(subject="workers", text=NO_WORKER)
+        yield contract.Problem(subject="workers", text=no_worker_problem(drained))
     for view in workers:
         if view.problem:
             yield contract.Problem(subject="workers", text=view.problem)
