@@ -50,7 +50,8 @@ async def examine_join(
         )
     for name, agent in config.agents.items():
         if (agent.runs_on or "") != label:
-            text = f"runs on workers with the label {agent.runs_on}, not here"
+            which = f"with the label {agent.runs_on}" if agent.runs_on else "without a label"
+            text = f"runs on workers {which}, not here"
             yield Finding(f"agent {name}", True, text, absent=True)
             continue
         problem = agent_problem(home, name, agent) or sign_in_problem_of(agent)

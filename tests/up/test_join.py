@@ -45,6 +45,8 @@ async def test_a_host_joins_with_one_command_and_answers(stack: Stack, host: Hom
     assert "p@ss" not in printed
     for line in ("ok  redis", "ok  version", "ok  clock", "ok  agent main"):
         assert line in printed
+    labelled = await join(host, url, "--label", "gpu", stdin=b"p@ss/word\n")
+    assert "--  agent main       runs on workers without a label, not here" in labelled[1]
     assert host.config_file.read_text().startswith("# shared\n")
     assert "p%40ss%2Fword" in host.config_file.read_text()
     await client.config_set("requirepass", "")
