@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_SHOWN = 50
 #: The setting that is never in a backup.
 REDIS_URL = "redis.url"
+#: The secret that a start makes anew.
+MADE_ANEW = "gateway-token"
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -94,7 +96,8 @@ def _restore(file: Path, url: str) -> None:
     restored = asyncio.run(restore_to(home, file, url))
     manifest = restored.manifest
     echo(f"The backup of {_time(manifest.at_ms)} on {manifest.host} is restored to {home.path}.")
-    rows = [("secret", name) for name in manifest.left_out if name != REDIS_URL]
+    secrets = [name for name in manifest.left_out if name not in (REDIS_URL, MADE_ANEW)]
+    rows = [("secret", name) for name in secrets]
     if url and not restored.config_file:
         rows.insert(0, ("redis", f"{REDIS_URL}: name the Redis that has the data now"))
     elif not url and REDIS_URL in manifest.left_out:
@@ -103,7 +106,9 @@ def _restore(file: Path, url: str) -> None:
         echo("These are not in it, so set what is needed before the start:")
         for label, text in rows:
             _row(label, text)
-    echo("The fleet is paused: run `remoteclaw up`, then `remoteclaw restore` lists what waits.")
+    echo_wrapped(
+        "The fleet is paused: run `remoteclaw up`, then `remoteclaw restore` lists what waits."
+    )
 
 
 def _time(at_ms: int) -> str:

@@ -95,4 +95,6 @@ def reason(error: Exception) -> str:
             return cause.strerror.rstrip(".")
     if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
         return "it does not answer"
+    if "already authenticated" in str(error):  # the answer of a server with a password to HELLO
+        return "Authentication required"
     return str(error).rstrip(".") or type(error).__name__
