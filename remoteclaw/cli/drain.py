@@ -73,9 +73,9 @@ def _wait(
 
 def _waits_for(state: Mapping[str, Any]) -> Iterator[str]:
     for turn in state["turns"]:
-        since = f" for {format_duration(now_ms() - turn['sinceMs'])}" if turn["sinceMs"] else ""
-        name = turn["label"] or turn["title"] or ""
-        yield f"waits for {turn['agent']} in {short_id(turn['key'])}{since}: {one_line(name)[:60]}"
+        age = f", {format_duration(now_ms() - turn['sinceMs'])} old" if turn["sinceMs"] else ""
+        name, sid = one_line(turn["label"] or turn["title"] or "")[:60], short_id(turn["key"])
+        yield f"waits for the turn of {turn['agent']} in {sid}{age}: {name}"
     if not state["turns"]:
         count = len(state["workers"])
         yield f"waits for {count} {'worker' if count == 1 else 'workers'} to end"

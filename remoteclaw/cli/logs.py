@@ -56,8 +56,9 @@ def logs(follow: bool, as_json: bool, session: str | None, since: timedelta | No
         if wanted in record.text and (earliest is None or record.at >= earliest)
     ]
     if not records and not follow:
+        matching = " that matches" if session or since else ""
         raise NotFound(
-            f"No such records are in {home.logs}. Parts that run as services of their own log to "
+            f"{home.logs} has no record{matching}. Parts that run as services of their own log to "
             "the journal: journalctl --user -u 'remoteclaw*'."
         )
     if earliest is None:

@@ -59,8 +59,8 @@ async def test_an_agent_has_a_problem_while_all_of_its_last_turns_fail(fleet: Fl
     newest = await end(fleet, "died")
 
     text = await problem() or ""
-    assert text.startswith("3 turns of main failed, with no answer between them (1 died, 2 auth): ")
-    assert f"-{newest}` says why the last one did." in text
+    assert text.startswith("3 failed, with no answer between them (1 died, 2 auth): ")
+    assert f"-{newest}` says why the newest one did." in text
     assert await problem(PROBLEM_MS + 1) is None  # an operator has perhaps mended it
     await end(fleet)
     assert await problem() is None

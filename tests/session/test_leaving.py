@@ -215,7 +215,7 @@ async def test_a_drained_host_finishes_its_turns_and_others_take_the_rest(
     first = await stack.append("one")
     await stack.reached(first, "output")
     draining = start_program((REMOTECLAW, "drain"), env=stack.env(), log=log)
-    await eventually(lambda: "waits for main in" in log.read_text())
+    await eventually(lambda: "waits for the turn of main in" in log.read_text())
     (other.home.path / "workspaces" / "main").mkdir(parents=True)
     go(other)
     await other.start_worker()
@@ -251,7 +251,7 @@ async def test_a_drain_that_somebody_undoes_stops_waiting(stack: Stack, director
     await stack.start_worker()
     await stack.reached(await stack.append("one"), "output")
     draining = start_program((REMOTECLAW, "drain"), env=stack.env(), log=log)
-    await eventually(lambda: log.exists() and "waits for main in" in log.read_text())
+    await eventually(lambda: log.exists() and "waits for the turn of main in" in log.read_text())
 
     run_command("drain", "--undo", env=stack.env())
 

@@ -88,8 +88,8 @@ class FailingAgent:
         counts = Counter(turn.category for turn in turns)
         why = ", ".join(f"{count} {category}" for category, count in counts.items())
         return (
-            f"{len(turns)} turns of {self.agent} failed, with no answer between them ({why}): "
-            f"`remoteclaw sessions trace {turns[0].reference}` says why the last one did."
+            f"{len(turns)} failed, with no answer between them ({why}): "
+            f"`remoteclaw sessions trace {turns[0].reference}` says why the newest one did."
         )
 
 

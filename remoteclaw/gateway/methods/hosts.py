@@ -38,8 +38,8 @@ async def _host(call: Call, name: str | None) -> tuple[str, str]:
     if len(found) == 1:
         return found[0]
     problem = f"Several hosts are named {name}" if found else f"No host is named {name}"
-    known = ", ".join(sorted({*hosts.values()})) or "none"
-    raise NotFound(f"{problem}: there are {known}.")
+    known = ", ".join(sorted({*hosts.values()})) or "no host"
+    raise NotFound(f"{problem}: the fleet has {known}.")
 
 
 async def _state(call: Call, name: str, host_id: str) -> contract.DrainedHost:
