@@ -25,8 +25,8 @@ async def failing_agents(
     """
     newest = [turn for agent in agents for turn, _ in agent.by_category]
     reasons = dict(zip(newest, await failed_turns.reasons(newest), strict=True))
-    views = await sessions.views([turn.sid.encode() for turn in newest])
-    session_keys = {view.sid: str(view.key) for view in views}
+    found = await sessions.views([turn.sid.encode() for turn in newest])
+    views = {view.sid: view for view in found}
     return tuple(
         contract.FailingAgent(
             agent=agent.agent,
@@ -40,7 +40,8 @@ async def failing_agents(
                     count=count,
                     at_ms=turn.at_ms,
                     reference=turn.reference,
-                    session_key=session_keys.get(turn.sid),
+                    session_key=str(view.key) if (view := views.get(turn.sid)) else None,
+                    title=view.name if view else None,
                     host=hosts.get(turn.host_id, turn.host_id),
                     reason=scrubber.line(reasons[turn], MAX_REASON_CHARS),
                 )

@@ -15,6 +15,8 @@ class FailedTurns(Result):
     """Its reference, for `remoteclaw sessions trace` and `remoteclaw logs --session`."""
     session_key: str | None = None
     """Its session; absent if its state has expired."""
+    title: str | None = None
+    """The session's label or title."""
     host: str
     """The host on which it ran."""
     reason: str

@@ -33,7 +33,7 @@ export function fleetView(link) {
   const failed = table("Failed turns", ["Agent", "Failed", "The newest in", "Ago", "Computer", "Reason"], {
     key: (turns) => `${turns.agent} ${turns.category}`, empty: "",
     cells: (turns) => [turns.agent, `${count(turns.count)} ${turns.category.replaceAll("_", " ")}`,
-      [turns.sessionKey ? sessionLink(turns.sessionKey, turns.title) : "", " ", el("code", { text: turns.reference })],
+      [turns.sessionKey ? sessionLink(turns.sessionKey, turns.title ?? undefined) : "", " ", el("code", { text: turns.reference })],
       age(turns.atMs), computer(turns.host), turns.reason],
   });
   const failures = section("Failed turns", lines, failed.element);
@@ -116,7 +116,7 @@ export function fleetView(link) {
     failures.hidden = !status.failing.length;
     lines.replaceChildren(...status.failing.map(({ agent, line, categories: [{ reference }] }) => el("p", {},
       ...withCode(`${agent}: ${line}. \`remoteclaw sessions trace ${reference}\` shows the newest.`))));
-    failed.show(status.failing.flatMap(({ agent, categories }) => categories.map((each) => titled({ ...each, agent }))));
+    failed.show(status.failing.flatMap(({ agent, categories }) => categories.map((each) => ({ ...each, agent }))));
     sessions.show(status.sessions);
     setMessage(more, status.busySessions > status.sessions.length ? `${count(status.busySessions)} sessions have work in all.` : "");
     lanes.replaceChildren(...status.lanes.flatMap((lane) => [el("dt", { text: LANES[lane.name] ?? lane.name }), el("dd", { text: laneText(lane) })]));
