@@ -11,7 +11,7 @@ from tempfile import NamedTemporaryFile
 
 from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
-from tests.support.processes import children
+from tests.support.processes import children, name_of
 from tests.support.terminal import env
 from tests.support.waiting import HANG_S, eventually_sync
 
@@ -72,13 +72,8 @@ def gateway_of(up_pid: int) -> int:
 
 
 def _named(name: str, pids: list[int]) -> list[int]:
-    found = []
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            comm = Path(f"/proc/{pid}/comm").read_text().strip()
-            if comm == name or f"\0{name}\0" in command_line(pid):  # it has restarted itself
-                found.append(pid)
-    return found
+    # One that has restarted itself has its name in its command line only.
+    return [pid for pid in pids if name_of(pid) == name or f"\0{name}\0" in command_line(pid)]
 
 
 def address(home: Home) -> str:
