@@ -36,6 +36,8 @@ def backup(file: Path, with_secrets: bool) -> None:
     It has what Redis has, the configuration and the agents' identity files. Conversations are
     readable in it, so FILE is readable only by you. `remoteclaw restore FILE` restores it.
     """
+    if str(file) == "-":  # a script would take what is printed for the backup
+        raise click.UsageError("FILE is the name of a file: the standard output has the summary.")
     from remoteclaw.host.files import format_size
     from remoteclaw.up.backup import Backup, write_backup
 

@@ -25,6 +25,7 @@ TABLE = [
     ("send hello --wait soon", 2, "Invalid value for '--wait': 'soon' is not a valid float"),
     ("send hello --attach=", 2, "--attach needs the name of a file, or a URL."),
     ("stop bob", 1, NOT_RUNNING),
+    ("backup -", 2, "FILE is the name of a file: the standard output has the summary."),
     ("sessions show bob", 1, NOT_RUNNING),
     ("sessions queue", 2, "Missing argument 'SESSION'."),
     ("config get x", 1, "The configuration has no key 'x'; it has 'redis', 'gateway', "),
