@@ -90,9 +90,8 @@ def _print_end(state: Mapping[str, Any], undoing: str, *, is_over: bool) -> None
         echo(f"{host} is drained: no turn runs there. {undoing}")
     else:
         count = len(state["turns"])
-        echo(
-            f"{host} takes no more work, but {count} {'turn runs' if count == 1 else 'turns run'}."
-        )
+        run = "turn runs" if count == 1 else "turns run"
+        echo(f"{host} takes no more work, but {count} {run}. {undoing}")
     for each in state["terminals"]:
         by = one_line(each["openedBy"])
         watched = f", {each['viewers']} watching" if each["viewers"] else ""
