@@ -56,6 +56,8 @@ class Restores:
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
+        self._told = set[str]()
+        """What has logged that it waits; a sweeper has several duties that do."""
 
     async def choose(self, database: int) -> None:
         """Make one database of a snapshot the first, and delete the others.
@@ -144,14 +146,13 @@ class Restores:
 
     async def wait_while_paused(self, what: str) -> None:
         """Return once the fleet is not paused; `what` waits for that, as the log says."""
-        is_told = False
         while True:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 if await self.paused_from() is None:
                     return
-                if not is_told:
+                if what not in self._told:
+                    self._told.add(what)
                     log.warning("%s: waits for `remoteclaw restore --go`", what)
-                    is_told = True
             await asyncio.sleep(LOOK_S)
 
     async def held(self) -> Held:
