@@ -154,6 +154,7 @@ def version_problem(processes: Sequence[HostProcess], own: str) -> str | None:
     others = sorted({each.version for each in processes if each.host_id == own} - {installed})
     if others:
         sentences.append(
-            f"{installed} is installed on this host, and {' and '.join(others)} runs: restart it."
+            f"{installed} is installed on this host, and {' and '.join(others)} runs: restart "
+            "RemoteClaw."
         )
     return " ".join(sentences) or None

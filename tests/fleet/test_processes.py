@@ -37,7 +37,7 @@ async def test_two_hosts_of_one_name_are_told_apart_and_two_versions_are_a_probl
             shown = run_command("status", env=stack.env()).stdout
             assert f"host      {own}: gateway; {VERSION}" in shown
             assert "versions  2 versions run" in shown
-            text = f"{VERSION} is installed on this host, and 0.0.9 runs: restart it."
+            text = f"{VERSION} is installed on this host, and 0.0.9 runs: restart RemoteClaw."
             assert (processes.version_problem(hosts, "vm-12345678") or "").endswith(text)
         await listing(1)
     await listing(0)
