@@ -94,8 +94,9 @@ def check(home: Home) -> None:
 
 
 def test_every_command_works_in_a_state_directory_with_a_path_of_200_bytes(
-    directory: Path,
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(directory)  # `backup` writes a file
     path = directory / ("x" * (199 - len(bytes(directory))))
     with at(path) as home, running(home):
         sid = json.loads(remoteclaw(home, "send", "hello", "--json").stdout)["reference"][:8]
