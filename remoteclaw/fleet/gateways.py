@@ -45,7 +45,7 @@ class Gateways:
                 await self.withdraw(host_id, address)
 
         await announce()
-        async with announcing(announce, ANNOUNCE_S, withdraw, WITHDRAW_S):
+        async with announcing(announce, ANNOUNCE_S, withdraw, WITHDRAW_S, first_s=ANNOUNCE_S):
             yield
 
     async def withdraw(self, host_id: str, address: str) -> None:

@@ -99,13 +99,17 @@ async def announcing(
     every_s: float,
     withdraw: Callable[[], Awaitable[object]],
     withdraw_s: float,
+    *,
+    first_s: float = 0,
 ) -> AsyncIterator[None]:
-    """Call `announce` now and every `every_s` seconds until the context ends, then `withdraw`.
+    """Call `announce` after `first_s` and every `every_s` seconds until the context ends.
 
-    Either is given up while Redis is away; `withdraw` may take `withdraw_s` seconds.
+    Then call `withdraw`, which may take `withdraw_s` seconds. Either is given up while Redis is
+    away.
     """
 
     async def repeat() -> None:
+        await asyncio.sleep(first_s)
         while True:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await announce()

@@ -126,16 +126,17 @@ async def _chat_verdict(
     """
     total: collections.Counter[str] = collections.Counter()
     answered: list[int] = []
+    plain: dict[int, list[str]] = collections.defaultdict(list)
     for text in texts:
         numbers = [int(word[1:]) for line in _ANSWER.findall(text) for word in line.split()]
-        if AGAIN in text:  # Telegram can't be asked whether it had received the first one
-            total["perhaps a second time"] += 1
-            numbers = [number for number in numbers if number not in answered]
         answered += numbers
+        # Telegram can't be asked whether it had received the first one. A process that is frozen
+        # in the middle of a call sends the first one after the second.
+        total["perhaps a second time"] += AGAIN in text
+        for number in numbers if AGAIN not in text else ():
+            plain[number].append(text)
     in_order = list(dict.fromkeys(answered))
-    broken = [
-        ("doubled", f"m{number}") for number, n in collections.Counter(answered).items() if n > 1
-    ]
+    broken = [("doubled", f"m{number}: {both}") for number, both in plain.items() if len(both) > 1]
     broken += [
         ("out of order", f"{one} before {two}")
         for one, two in itertools.pairwise(in_order)

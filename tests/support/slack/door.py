@@ -276,7 +276,11 @@ class Door:
         self._world.sockets.say(text)
 
     async def disconnect(self, reason: str) -> None:
-        """Announce the end of all connections: `warning`, `refresh_requested`, `link_disabled`."""
+        """Announce the end of all connections: `warning`, `refresh_requested`, `link_disabled`.
+
+        After the last one, no connection is opened any more.
+        """
+        self._world.is_socket_mode_off |= reason == "link_disabled"
         await self._world.sockets.disconnect(reason)
 
     def drop(self) -> None:

@@ -16,6 +16,8 @@ def auth_test(world: Workspace) -> Content:
 
 
 def apps_connections_open(world: Workspace) -> Content:
+    if world.is_socket_mode_off:
+        raise Refusal("link_disabled")
     ticket = uuid.uuid4().hex
     world.sockets.tickets.add(ticket)
     return {"url": f"{world.url.replace('http', 'ws', 1)}/link/{world.team}?ticket={ticket}"}

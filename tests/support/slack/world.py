@@ -95,6 +95,8 @@ class Workspace:
     events: tuple[str, ...] = tuple(EVENTS.split())
     auth_error: str = ""
     """Why no call is taken: `token_revoked`, `account_inactive`, …"""
+    is_socket_mode_off: bool = False
+    """Whether Socket Mode was switched off on the app's page."""
     is_enterprise: bool = False
     """Whether the token is of a whole organisation."""
     organization: str = ""
