@@ -56,7 +56,7 @@ def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> Age
     return required(request.param, model_server)
 
 
-@pytest.mark.thorough("edits", "branch", "auto", "codex-deny", "gemini", "opencode-deny")
+@pytest.mark.thorough("edits", "branch", "auto", "codex-deny", "gemini", "opencode")
 @pytest.mark.parametrize("conduct", CONDUCTS)
 async def test_a_cli_does_without_asking_only_what_is_recorded(
     cli: AgentCli, conduct: str, home: Home, directory: Path
@@ -85,7 +85,7 @@ async def test_a_cli_does_without_asking_only_what_is_recorded(
 
 @pytest.mark.thorough(
     *("edits", "deny", "branch", "sandbox", "agents", "rules-without-hooks", "everything"),
-    *("core-tools", "other-policies", "default-agent"),
+    *("core-tools", "other-policies", "default-agent", "opencode"),
 )
 @pytest.mark.parametrize("conduct", ["ask", "edits", "deny", "branch"])
 @pytest.mark.parametrize(
