@@ -1,4 +1,4 @@
-"""What the options of `channel add` say of an account, and the secrets that the user types."""
+"""The account in the options of `channel add`, and the secrets that the user types."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence

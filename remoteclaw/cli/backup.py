@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_SHOWN = 50
 #: The setting that is never in a backup.
 REDIS_URL = "redis.url"
-#: The secret that a start makes anew.
+#: The secret that each start makes.
 MADE_ANEW = "gateway-token"
 
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -27,7 +27,7 @@ def drain(host: str | None, timeout: float | None, undo: bool, as_json: bool) ->
     Prints what it waits for. Messages go to other hosts; without any, they wait. Workers that a
     supervisor starts again wait, too, until `drain --undo` or a start of `remoteclaw up`.
 
-    Exit status: 0 no turn runs here, 1 some still run after --timeout, or somebody has undone it.
+    Exit status: 0 no turn runs here, 1 some still run after --timeout, or the drain was undone.
     """
     which = {"host": host} if host else {}
     state = call_method("hosts.resume" if undo else "hosts.drain", **which)
@@ -57,7 +57,7 @@ def drain(host: str | None, timeout: float | None, undo: bool, as_json: bool) ->
 def _wait(
     state: dict[str, Any], which: Mapping[str, str], timeout: float | None, *, is_shown: bool
 ) -> dict[str, Any]:
-    """Return the state of a drained host once nothing runs there, or nobody waits for that."""
+    """Return the state of a drained host once nothing runs there, or the wait is over."""
     until, shown = boottime() + (timeout or 0.0), ""
     while state["sinceMs"] is not None and (state["workers"] or state["turns"]):
         if is_shown and (lines := "\n".join(_waits_for(state))) != shown:
@@ -84,7 +84,7 @@ def _waits_for(state: Mapping[str, Any]) -> Iterator[str]:
 def _print_end(state: Mapping[str, Any], undoing: str, *, is_over: bool) -> None:
     host = one_line(state["host"])
     if state["sinceMs"] is None:
-        echo(f"{host} takes work again: somebody has undone the drain.")
+        echo(f"{host} takes work again: the drain was undone.")
         return
     if is_over:
         echo(f"{host} is drained: no turn runs there. {undoing}")

@@ -11,7 +11,7 @@ from remoteclaw.errors import NotFound
 
 #: Without --since, the latest records are printed, this many.
 LATEST = 200
-#: How often new records are looked for, in seconds: nobody announces that a file has grown.
+#: How often new records are looked for, in seconds: no event says that a file has grown.
 FOLLOW_S = 0.5
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

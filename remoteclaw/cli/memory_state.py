@@ -4,7 +4,7 @@ from remoteclaw.protocols import AdapterState
 
 
 class MemoryState:
-    """What an adapter keeps while an account gets new secrets: its own state is in Redis."""
+    """The facts that an adapter keeps while an account gets new secrets: its state is in Redis."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[bytes, bool]] = {}

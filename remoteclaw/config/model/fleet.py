@@ -46,8 +46,8 @@ class FleetConfig(Section):
     """Megabytes of the host's memory to keep free: with less, warm agents are ended, those that
     have been idle longest first."""
     log_format: Annotated[Literal["text", "json"], AT_START] = "text"
-    """How processes log: lines that people read, or a line of JSON for each record, with the fields
-    of its event."""
+    """The logs of processes: lines that people read, or a line of JSON for each record, with the
+    fields of its event."""
     timezone: Annotated[str | None, BY_PEOPLE] = None
     """The IANA time zone, such as Europe/Berlin, of the days and months in which usage is counted,
     by the clock of Redis, and of agents without a `timezone`. Without it, this computer's; hosts in
