@@ -5,11 +5,13 @@ control group whose processes a test can kill together, as a power failure does.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.support.installed import missing
@@ -76,7 +78,7 @@ class UserManager:
         # systemd also makes groups of this name in the hierarchies of other controllers.
         for groups in (self._group.parent, *self._group.parent.parent.iterdir()):
             for directory, _, _ in os.walk(groups / self._group.name, topdown=False):
-                os.rmdir(directory)
+                eventually_sync(partial(_is_removed, directory))
 
     def _pids(self) -> list[int]:
         files = self._group.rglob("cgroup.procs")
@@ -99,3 +101,14 @@ def user_manager(directory: Path) -> Iterator[UserManager]:
         yield manager
     finally:
         manager.end()
+
+
+def _is_removed(group: str) -> bool:
+    """Remove a control group; return False while init has not reaped its last process."""
+    try:
+        os.rmdir(group)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
