@@ -21,7 +21,7 @@ class AccountOptions:
     places: Mapping[str, Sequence[str]]
     """Where secrets are: `file` and `env`, each NAME=PLACE, or PLACE for an account with one."""
     may_ask: bool
-    """Whether the user may be asked for what no option says."""
+    """Whether the user may be asked for a fact that no option gives."""
 
     def table(
         self, model: type[SecretsConfig], sign_up: str, lost: Collection[str]

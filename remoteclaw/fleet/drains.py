@@ -73,7 +73,7 @@ def drain_problem(hosts: Mapping[str, int], own: str) -> str | None:
 def wait_while_drained(url: str, host_id: str) -> None:
     """Return once the host is not drained and the fleet is not paused.
 
-    While Redis is away, nobody knows that, so this waits for it: a paused fleet must not begin.
+    While Redis is away, this waits for it, because a paused fleet must not begin.
     """
     client = open_blocking(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
     told = ""

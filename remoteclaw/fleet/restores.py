@@ -57,7 +57,7 @@ class Restores:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
         self._told = set[str]()
-        """What has logged that it waits; a sweeper has several duties that do."""
+        """The duties that have logged their wait; a sweeper has several."""
 
     async def choose(self, database: int) -> None:
         """Make one database of a snapshot the first, and delete the others.

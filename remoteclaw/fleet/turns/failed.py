@@ -27,7 +27,7 @@ class FailedTurn:
     """A turn that failed."""
 
     at_ms: int
-    """When it ended, on Redis' clock."""
+    """The time of its end, on Redis' clock, in milliseconds."""
     agent: str
     category: str
     """The `ErrorCategory`."""
@@ -35,7 +35,7 @@ class FailedTurn:
     turn: str
     host_id: str
     answered: int
-    """How many turns of the agent had been answered before it."""
+    """The number of turns of the agent that were answered before it."""
 
     @property
     def reference(self) -> str:
@@ -56,13 +56,13 @@ class FailingAgent:
     failed: tuple[FailedTurn, ...]
     """The turns, newest first; at least one."""
     answered: int
-    """How many turns were answered since the oldest of them."""
+    """The number of turns that were answered since the oldest of them."""
     in_a_row: int
-    """How many of the turns failed after the last answer."""
+    """The number of the turns that failed after the last answer."""
 
     @property
     def line(self) -> str:
-        """How many of its last turns failed, in words."""
+        """The share of its last turns that failed, in words."""
         failed, all_turns = len(self.failed), len(self.failed) + self.answered
         if not self.answered:
             return "the last turn failed" if failed == 1 else f"the last {failed} turns failed"

@@ -1,4 +1,4 @@
-"""What an agent says over ACP and in its log: translations without state."""
+"""Translations of an agent's ACP messages and log lines, without state."""
 
 import math
 from collections.abc import Mapping
